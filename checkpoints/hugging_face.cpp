@@ -78,7 +78,7 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   m.context = positive(config, path, "n_positions");
   CHECK(m.hidden % m.heads == 0, "{}: n_head = {} does not divide n_embd = {}", path, m.heads, m.hidden);
   check_shape(m, path);
-  require(config, path, "n_inner", {m.feed_forward(), nullptr});
+  require(config, path, "n_inner", {m.features(), nullptr});
   require(config, path, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});  // two names of the tanh form
   require(config, path, "layer_norm_epsilon", {1e-5});
   require(config, path, "tie_word_embeddings", {true});

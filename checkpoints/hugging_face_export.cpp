@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <span>
 
 #include <fmt/ranges.h>
@@ -90,6 +91,15 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
                          std::optional<int64_t> end_of_documents, const ExportForm& form) {
+  // GPT-2's choices are the defaults.
+  for (const std::string& key : shape_keys()) {
+    static const std::set<std::string> sizes{"layers", "hidden", "heads", "vocab", "context"};
+    const std::string here = shape_value(model, key), gpt2 = shape_value({}, key);
+    CHECK(sizes.contains(key) || here == gpt2,
+          "model.{} = {}: a folder for `transformers` is written as GPT-2, which has {}; our own commands read the "
+          "checkpoint as it is",
+          key, here, gpt2);
+  }
   CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
         "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
         model.vocab);

@@ -28,6 +28,8 @@ std::string to_string(StorageType value) { return enum_word(value); }
 std::string to_string(Decay value) { return enum_word(value); }
 std::string to_string(Device value) { return enum_word(value); }
 std::string to_string(Backend value) { return enum_word(value); }
+std::string to_string(NormKind value) { return enum_word(value); }
+std::string to_string(Activation value) { return enum_word(value); }
 std::string to_string(DeviceKind value) { return enum_word(value); }
 std::string to_string(Topology value) { return enum_word(value); }
 std::string to_string(AttentionKernel value) { return enum_word(value); }

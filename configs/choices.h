@@ -31,6 +31,10 @@ inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto
 template <>
 inline constexpr auto enum_words<Backend> = std::array<std::string_view, 2>{"nccl", "mpi"};
 template <>
+inline constexpr auto enum_words<NormKind> = std::array<std::string_view, 2>{"layer", "rms"};
+template <>
+inline constexpr auto enum_words<Activation> = std::array<std::string_view, 3>{"gelu", "gelu_erf", "swiglu"};
+template <>
 inline constexpr auto enum_words<DeviceKind> = std::array<std::string_view, 2>{"gpu", "cpu"};
 template <>
 inline constexpr auto enum_words<Topology> = std::array<std::string_view, 2>{"switch", "host"};

@@ -75,10 +75,10 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
   ModelConfig model = reader.record().model;
   if (model.vocab == 0) model.vocab = known.model.vocab;
   std::string wrong;
-  for (const auto& [key, member] : shape_keys)
-    if (model.*member != known.model.*member)
+  for (const std::string& key : shape_keys())
+    if (const std::string here = shape_value(model, key), there = shape_value(known.model, key); here != there)
       wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
-                           reader.where_set(std::string("model.") + key), key, model.*member, known.model.*member);
+                           reader.where_set("model." + key), key, here, there);
   CHECK(wrong.empty(),
         "the config does not fit the model of {}: {}. Leave these keys out to take those of the "
         "weights; or use other weights",
@@ -94,6 +94,34 @@ Config load_places(const std::string& toml_path, const std::vector<std::string>&
 
 CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides) {
   return readable_part(toml_path, overrides, {"communication", "run", "checkpoint"}).communication;
+}
+
+const std::vector<std::string>& shape_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> all;
+    for (const Field& field : field_table())
+      if (field.section == "model" && field.key != "dropout" && field.key != "initial_std") all.emplace_back(field.key);
+    return all;
+  }();
+  return keys;
+}
+
+std::string shape_value(const ModelConfig& model, const std::string& key) {
+  Config config;
+  config.model = model;
+  return toml_text(find_field("model." + key)->get(config));
+}
+
+void set_shape_value(ModelConfig& model, const std::string& key, const std::string& value, const std::string& source) {
+  Config config;
+  config.model = model;
+  Reader reader(field_table(), source, config);
+  try {
+    reader.override_with(fmt::format("model.{}={}", key, value));
+  } catch (const Error& error) {
+    FAIL("{}: {}", source, error.what());
+  }
+  model = reader.record().model;
 }
 
 bool is_generated(const std::string& toml) {

@@ -27,6 +27,8 @@ enum class StorageType { fp32, bf16 };
 enum class Decay { cosine, linear, constant };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
 enum class Backend { nccl, mpi };
+enum class NormKind { layer, rms };
+enum class Activation { gelu, gelu_erf, swiglu };
 
 // The activations that backward recomputes: written "none", "selective", "each", "group_4", "contiguous".
 struct ActivationCheckpointing {
@@ -43,8 +45,16 @@ struct ModelConfig {
   int64_t vocab = 0;  // 0: the tokenizer's, set by the trainer
   int64_t context = 1024;
   double dropout = 0.0;
+  NormKind norm = NormKind::layer;
+  double norm_epsilon = 1e-5;
+  bool bias = true;      // of linear layers but for q, k, v
+  bool qkv_bias = true;  // of q, k, v
+  bool tied_head = true;
+  Activation activation = Activation::gelu;
+  int64_t feed_forward = 0;  // 0: 4 * hidden
+  double initial_std = 0.02;
 
-  int64_t feed_forward() const { return 4 * hidden; }  // features between an MLP's two matrices
+  int64_t features() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }  // of a feed-forward layer
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -244,12 +254,13 @@ std::map<std::string, std::string> key_values(const Config& config);
 // `source` is the file it was read from.
 void check_shape(const ModelConfig& model, const std::string& source);
 
-// The keys of [model] that are the shape of a model. The others may change from run to run.
-constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
-                                                                         {"hidden", &ModelConfig::hidden},
-                                                                         {"heads", &ModelConfig::heads},
-                                                                         {"vocab", &ModelConfig::vocab},
-                                                                         {"context", &ModelConfig::context}};
+// The keys of [model] that are the shape of a model, in the table's order: all but its dropout and its initial values,
+// which may change from run to run.
+const std::vector<std::string>& shape_keys();
+// Return the value of such a key as to_toml writes it, which is JSON too, and set it from that. Error, with `source`:
+// the key has no such value.
+std::string shape_value(const ModelConfig& model, const std::string& key);
+void set_shape_value(ModelConfig& model, const std::string& key, const std::string& value, const std::string& source);
 
 // Returns the words of an option, as "none", "group_N" or "true"; none if it is no choice. Error: there is no such key.
 std::vector<std::string> choices_of(const std::string& key);
@@ -266,6 +277,8 @@ std::string to_string(StorageType value);
 std::string to_string(Decay value);
 std::string to_string(Device value);
 std::string to_string(Backend value);
+std::string to_string(NormKind value);
+std::string to_string(Activation value);
 std::string to_string(const ActivationCheckpointing& value);
 
 }  // namespace megalith

@@ -17,6 +17,18 @@ Table<Config> build_table() {
                "Rows of the position table: the longest sequence the model can read");
   model.number("dropout", &ModelConfig::dropout, "probability", from_to_below(0, 1),
                "Dropout on embeddings, attention and both residual branches");
+  model.word("norm", &ModelConfig::norm, "Layer norm, or RMS norm, which has no mean and no bias");
+  model.number("norm_epsilon", &ModelConfig::norm_epsilon, "", between(1e-12, 1), "What norms add to the variance");
+  model.word("bias", &ModelConfig::bias, "Biases in the linear layers, but for q, k and v");
+  model.word("qkv_bias", &ModelConfig::qkv_bias, "Biases in the layers that make q, k and v");
+  model.word("tied_head", &ModelConfig::tied_head, "The head has the token table for its matrix, not one of its own");
+  model.word("activation", &ModelConfig::activation,
+             "In the feed-forward layers: GELU in its tanh form or by erf, or SwiGLU, which multiplies two products");
+  model.number("feed_forward", &ModelConfig::feed_forward, "features", between(0, 4e6),
+               "Width between the matrices of a feed-forward layer; 0: 4 * hidden");
+  model.number("initial_std", &ModelConfig::initial_std, "", between(1e-6, 1),
+               "Standard deviation of initial matrices and the token table; output matrices of residual branches "
+               "have it over sqrt(2 * layers)");
 
   Rows data(table, "data", &Config::data);
   data.word_or_list("train", &DataConfig::train,

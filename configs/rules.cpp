@@ -78,6 +78,10 @@ Found check_tensor_parallel(const Config& config) {
   if (config.model.heads % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree", "does not divide model.heads = {}; these do: {}",
                    config.model.heads, fmt::join(divisors_near(config.model.heads, degree), " "));
+  if (config.model.features() % degree != 0)
+    return problem(config, "parallel.tensor_parallel_degree",
+                   "does not divide the {} features of a feed-forward layer (model.feed_forward); these do: {}",
+                   config.model.features(), fmt::join(divisors_near(config.model.features(), degree), " "));
   const int64_t sequences = batch.microbatch_size * (parallel.prescaled_batch ? 1 : degree);
   if (batch.global_batch_size % sequences != 0) {
     const auto most = static_cast<int64_t>(find_field("batch.global_batch_size")->range.max);
@@ -112,7 +116,7 @@ Found check_sizes(const Config& config) {
   const auto real = [](int64_t n) { return static_cast<double>(n); };
   const double rows = real(batch.microbatch_size) * real(batch.sequence_length) *
                       (config.parallel.prescaled_batch ? 1 : real(config.parallel.tensor_parallel_degree));
-  const double wide = rows * real(std::max(model.feed_forward(), model.vocab));
+  const double wide = rows * real(std::max(model.features(), model.vocab));
   const double scores = rows * real(batch.sequence_length) * real(model.heads);
   if (std::max(wide, scores) > most_elements)
     return problem(
@@ -340,10 +344,12 @@ std::optional<Problem> first_problem(const Config& config) {
 }
 
 void check_shape(const ModelConfig& model, const std::string& source) {
-  for (const auto& [key, member] : shape_keys) {
-    const Field* field = find_field(std::string("model.") + key);
-    const std::string wrong = value_problem(*field, model.*member);
-    CHECK(wrong.empty(), "{}: the model has {} = {}, which {}", source, key, model.*member, wrong);
+  Config config;
+  config.model = model;
+  for (const std::string& key : shape_keys()) {
+    const Field* field = find_field("model." + key);
+    const std::string wrong = value_problem(*field, field->get(config));
+    CHECK(wrong.empty(), "{}: the model has {} = {}, which {}", source, key, toml_text(field->get(config)), wrong);
   }
   CHECK(model.vocab > 0, "{}: the model has vocab = 0, and so no tokens", source);
   CHECK(model.hidden % model.heads == 0, "{}: the model has {} heads, which do not divide its width of {}", source,

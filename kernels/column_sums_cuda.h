@@ -24,7 +24,7 @@ inline unsigned partial_blocks(int64_t work, int64_t floats, int64_t times = 1) 
 }
 
 // The columns of partial belong to first, second and third, `width` each: first[c] += the sum over rows of
-// partial[row][c], and so on. Launch with ceil_div(C, strip) blocks of strip * lines threads.
+// partial[row][c], and so on; null: nobody wants them. Launch with ceil_div(C, strip) blocks of strip * lines threads.
 template <class = void>
 __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
     finish_column_sums_kernel(float* first, float* second, float* third, int64_t width, const float* partial,
@@ -42,15 +42,15 @@ __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
   sync_threads();
   if (line != 0 || c >= C) return;
   for (int i = 1; i < lines; i++) sum += sums[i][column];
-  float* to = c < width ? first + c : c < 2 * width ? second + (c - width) : third + (c - 2 * width);
-  *to += sum;
+  float* to = c < width ? first : c < 2 * width ? second : third;
+  if (to) to[c % width] += sum;
 }
 
-// Adds to each of `out`, vectors of `width` whose last may be null, the sums of its columns of the workspace's `rows`
-// rows, where they lie side by side.
-inline void finish_column_sums(Queue queue, const char* name, const std::array<float*, 3>& out, int64_t width,
-                               int64_t rows) {
-  const int64_t C = width * (out[2] ? 3 : out[1] ? 2 : 1);
+// Adds to each of `out`, the first `vectors` of which have `width` elements or are null, the sums of its columns of the
+// workspace's `rows` rows, where they lie side by side.
+inline void finish_column_sums(Queue queue, const char* name, const std::array<float*, 3>& out, int vectors,
+                               int64_t width, int64_t rows) {
+  const int64_t C = width * vectors;
   launch(queue, {name, blocks_for(C, column_sums::strip), column_sums::strip * column_sums::lines},
          finish_column_sums_kernel<>, out[0], out[1], out[2], width, static_cast<const float*>(queue.workspace), rows,
          C);

@@ -96,6 +96,15 @@ __device__ __forceinline__ To convert(From v) {
   }
 }
 
+// Loads n elements from p[i] on, or gives zeros where p is null.
+template <int n, class T>
+__device__ __forceinline__ Vector<T, n> load_or_zeros(const T* p, int64_t i) {
+  if (p) return load<n>(p + i);
+  Vector<T, n> zeros;
+  for (int k = 0; k < n; k++) zeros[k] = to<T>(0.0f);
+  return zeros;
+}
+
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
 

@@ -43,6 +43,7 @@ void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) 
 
 void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
   dropout(dh, dy, d);
+  if (db.empty()) return;
   with_compute_type(dh.dtype(), [&](auto tag) {
     using T = decltype(tag);
     column_sums<T>(db.data<float>(), dh.data<T>(), dh.rows(), dh.cols());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/dropout.h"
 #include "kernels/loops_cpu.h"
@@ -95,8 +96,9 @@ template <class T, class End>
 void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const Tensor& b_, const Dropout& d,
                    int64_t more_work, End&& end_row) {
   T* y = y_.data<T>();
-  const T *x = x_.data<T>(), *h = h_.data<T>(), *b = b_.data<T>();
   const int64_t N = x_.rows(), C = x_.cols();
+  const std::vector<T> zeros(static_cast<size_t>(b_.empty() ? C : 0));
+  const T *x = x_.data<T>(), *h = h_.data<T>(), *b = b_.empty() ? zeros.data() : b_.data<T>();
   if (!d.active()) {
     parallel_for(N, C + more_work, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {

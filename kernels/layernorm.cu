@@ -10,7 +10,6 @@
 namespace megalith::cuda {
 
 namespace {
-constexpr float epsilon = 1e-5f;
 constexpr int threads = 256, warps = threads / warp_size;
 
 // Returns the sum of v over the `group` warps of a row, the same bits in every thread of them. All threads of the block
@@ -45,8 +44,8 @@ struct BranchEnd {  // y = x + dropout(h + b)
 };
 
 template <class T, int group, int parts, Residual residual>
-__global__ void __launch_bounds__(threads)
-    forward_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t N, int64_t C) {
+__global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch,
+                                                          const T* w, const T* b, NormRule rule, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
   constexpr int n = Mine::n;
   __shared__ float scratch[2][warps];
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(threads)
     if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
     if (!has_row || c >= C) continue;
     if constexpr (residual != Residual::none) {
-      const Vector<T, n> bias = load<n>(branch.b + c);
+      const Vector<T, n> bias = load_or_zeros<n>(branch.b, c);
       for (int i = 0; i < n; i++) {
         float more = to_float(added[p][i]) + to_float(bias[i]);
         if constexpr (residual == Residual::dropout) more *= factors[i];
@@ -81,20 +80,20 @@ __global__ void __launch_bounds__(threads)
     }
     for (int i = 0; i < n; i++) sum += v[p][i] = to_float(from[p][i]);
   }
-  const float mean = group_sum<group>(sum, scratch[0]) / static_cast<float>(C);
+  const float mean = rule.centered ? group_sum<group>(sum, scratch[0]) / static_cast<float>(C) : 0;
   float square = 0;
 #pragma unroll
   for (int p = 0; p < parts; p++)
     if (has_row && first + p * Mine::step < C)
       for (int i = 0; i < n; i++) square += (v[p][i] - mean) * (v[p][i] - mean);
-  const float rstd = 1.0f / sqrtf(group_sum<group>(square, scratch[1]) / static_cast<float>(C) + epsilon);
+  const float rstd = 1.0f / sqrtf(group_sum<group>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
   if (!has_row) return;
   if (first == 0) store(stat + 2 * row, Vector<float, 2>{mean, rstd});
 #pragma unroll
   for (int p = 0; p < parts; p++) {
     const int64_t c = first + p * Mine::step;
     if (c < C) {
-      const Vector<T, n> scale = load<n>(w + c), shift = load<n>(b + c);
+      const Vector<T, n> scale = load<n>(w + c), shift = load_or_zeros<n>(b, c);
       Vector<T, n> result;
       for (int i = 0; i < n; i++) result[i] = to<T>((v[p][i] - mean) * rstd * to_float(scale[i]) + to_float(shift[i]));
       store(ln + row * C + c, result);
@@ -103,8 +102,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T, Residual residual>
-__global__ void __launch_bounds__(threads)
-    forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t C) {
+__global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch,
+                                                              const T* w, const T* b, NormRule rule, int64_t C) {
   __shared__ float scratch[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
   const T* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
@@ -112,19 +111,19 @@ __global__ void __launch_bounds__(threads)
   float sum = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads) {
     if constexpr (residual != Residual::none) {
-      float more = to_float(branch.h[begin + c]) + to_float(branch.b[c]);
+      float more = to_float(branch.h[begin + c]) + (branch.b ? to_float(branch.b[c]) : 0);
       if constexpr (residual == Residual::dropout) more *= draw_one(mask, row, c);
       branch.y[begin + c] = to<T>(to_float(x[begin + c]) + more);
     }
     sum += to_float(y[begin + c]);
   }
-  const float mean = group_sum<warps>(sum, scratch[0]) / static_cast<float>(C);
+  const float mean = rule.centered ? group_sum<warps>(sum, scratch[0]) / static_cast<float>(C) : 0;
   float square = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads)
     square += (to_float(y[begin + c]) - mean) * (to_float(y[begin + c]) - mean);
-  const float rstd = 1.0f / sqrtf(group_sum<warps>(square, scratch[1]) / static_cast<float>(C) + epsilon);
+  const float rstd = 1.0f / sqrtf(group_sum<warps>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
   for (int64_t c = threadIdx.x; c < C; c += threads)
-    ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + to_float(b[c]));
+    ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + (b ? to_float(b[c]) : 0));
   if (threadIdx.x == 0) {
     stat[2 * row] = mean;
     stat[2 * row + 1] = rstd;
@@ -147,7 +146,7 @@ constexpr int fewest_threads(int group) { return std::max(group, 4) * warp_size;
 template <class T, int group, int parts, Residual residual>
 __global__ void __launch_bounds__(fewest_threads(group))
     backward_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
-                    const T* w, int64_t N, int64_t C) {
+                    const T* w, bool centered, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
   constexpr int n = Mine::n, groups = fewest_threads(group) / warp_size / group, num_sums = sums_of<residual>;
   __shared__ float scratch[2][warps];
@@ -186,7 +185,7 @@ __global__ void __launch_bounds__(fewest_threads(group))
         }
       }
     }
-    sum = group_sum<group>(sum, scratch[0]) / static_cast<float>(C);
+    sum = centered ? group_sum<group>(sum, scratch[0]) / static_cast<float>(C) : 0;
     dot = group_sum<group>(dot, scratch[1]) / static_cast<float>(C);
 #pragma unroll
     for (int p = 0; p < parts; p++) {
@@ -237,7 +236,7 @@ __global__ void __launch_bounds__(fewest_threads(group))
 template <class T, Residual residual>
 __global__ void __launch_bounds__(threads)
     backward_any_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
-                        const T* w, int64_t N, int64_t C) {
+                        const T* w, bool centered, int64_t N, int64_t C) {
   __shared__ float scratch[2][warps];
   constexpr int num_sums = sums_of<residual>;
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
@@ -255,7 +254,7 @@ __global__ void __launch_bounds__(threads)
       sums[c] += d * xhat;
       sums[C + c] += d;
     }
-    sum = group_sum<warps>(sum, scratch[0]) / static_cast<float>(C);
+    sum = centered ? group_sum<warps>(sum, scratch[0]) / static_cast<float>(C) : 0;
     dot = group_sum<warps>(dot, scratch[1]) / static_cast<float>(C);
     for (int64_t c = threadIdx.x; c < C; c += threads) {
       const int64_t i = row * C + c;
@@ -296,23 +295,24 @@ void with_residual(const Dropout& d, F&& f) {
 
 template <Residual residual, class T>
 void forward(Queue queue, const char* name, const Tensor& ln_, const Tensor& stat_, const Tensor& x_,
-             BranchEnd<T> branch, const Tensor& w_, const Tensor& b_, bool vectors) {
+             BranchEnd<T> branch, const Tensor& w_, const Tensor& b_, const NormRule& rule, bool vectors) {
   const int64_t N = x_.rows(), C = x_.cols();
   T* ln = ln_.data<T>();
   float* stat = stat_.data<float>();
-  const T *x = x_.data<T>(), *w = w_.data<T>(), *b = b_.data<T>();
+  const T *x = x_.data<T>(), *w = w_.data<T>(), *b = b_.data_or_null<T>();
   const auto run = [&](auto group, auto parts) {
     launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, group, parts, residual>, ln, stat, x,
-           branch, w, b, N, C);
+           branch, w, b, rule, N, C);
   };
   if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<T, 32>(C, run)) return;
-  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, residual>, ln, stat, x, branch, w, b, C);
+  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, residual>, ln, stat, x, branch, w, b, rule, C);
 }
 
-// dh_b is null without a residual.
+// dh_b is null without a residual or its bias.
 template <Residual residual, class T>
 void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T> branch, float* dh_b, const Tensor& dw,
-              const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_) {
+              const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_,
+              const NormRule& rule) {
   constexpr int num_sums = sums_of<residual>;
   const int64_t N = x_.rows(), C = x_.cols();
   T* dx = dx_.data<T>();
@@ -325,49 +325,52 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
     blocks = partial_blocks(ceil_div(N, groups), num_sums * C, threads / fewest_threads(group));
     const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
     launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, group, parts, residual>, dx, branch,
-           partial, dy, x, stat, w, N, C);
+           partial, dy, x, stat, w, rule.centered, N, C);
   };
   const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
                     (with_group<T, 16>(C, run) || with_group<T, 32, warps, 24 / Part<T, warps>::n>(C, run));
   if (!fast) {
     blocks = partial_blocks(N, num_sums * C);
-    launch(queue, {name, blocks, threads}, backward_any_kernel<T, residual>, dx, branch, partial, dy, x, stat, w, N, C);
+    launch(queue, {name, blocks, threads}, backward_any_kernel<T, residual>, dx, branch, partial, dy, x, stat, w,
+           rule.centered, N, C);
   }
-  finish_column_sums(queue, name, {dw.data<float>(), db.data<float>(), dh_b}, C, blocks);
+  finish_column_sums(queue, name, {dw.data<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
 }
 }  // namespace
 
-void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b) {
+void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
   with_compute_type(x.dtype(), [&](auto tag) {
-    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<decltype(tag)>{}, w, b, true);
+    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<decltype(tag)>{}, w, b, rule, true);
   });
 }
 
-void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w) {
+void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
+                        const NormRule& rule) {
   with_compute_type(x.dtype(), [&](auto tag) {
     backward<Residual::none>(queue, "layernorm_backward", dx, BranchGradient<decltype(tag)>{}, nullptr, dw, db, dy, x,
-                             stat, w);
+                             stat, w, rule);
   });
 }
 
 void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
-                                Tensor b, const Dropout& d) {
+                                Tensor b, const NormRule& rule, const Dropout& d) {
   with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const BranchEnd<T> branch{y.data<T>(), h.data<T>(), h_b.data<T>(), mask_of(d)};
+    const BranchEnd<T> branch{y.data<T>(), h.data<T>(), h_b.data_or_null<T>(), mask_of(d)};
     with_residual(d, [&](auto residual) {
-      forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, in_vectors({y, h, h_b}));
+      forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, rule, in_vectors({y, h, h_b}));
     });
   });
 }
 
 void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
-                                 Tensor y, Tensor stat, Tensor w, const Dropout& d) {
+                                 Tensor y, Tensor stat, Tensor w, const NormRule& rule, const Dropout& d) {
   with_compute_type(y.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const BranchGradient<T> branch{dh.raw() != dx.raw() ? dh.data<T>() : nullptr, mask_of(d)};
     with_residual(d, [&](auto residual) {
-      backward<residual>(queue, "residual_layernorm_backward", dx, branch, dh_b.data<float>(), dw, db, dln, y, stat, w);
+      backward<residual>(queue, "residual_layernorm_backward", dx, branch, dh_b.data_or_null<float>(), dw, db, dln, y,
+                         stat, w, rule);
     });
   });
 }

@@ -33,8 +33,8 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
   expect_matrix(op, "h", h, x.dtype(), x.rows(), w.rows());
   expect(op, "y", y, x.dtype(), h.shape());
-  expect(op, "b", b, x.dtype(), {w.rows()});
-  const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * numel_of(y);
+  if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
+  const double flops = gemm_flops(w, x.rows()) + ((b.empty() ? 0 : 1) + gelu_forward_flops) * numel_of(y);
   const double bytes = 2 * bytes_of(h) + bytes_of({y, x, w, b});
   s.log_gemm(shape_of(linear_forward_call(h, x, w, b)));
   s.launch(

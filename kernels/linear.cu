@@ -34,11 +34,11 @@ void linear_backward_bias(Queue queue, Tensor out, Tensor x) {
              static_cast<float*>(queue.workspace), x.data<T>(), N, C);
     });
   });
-  finish_column_sums(queue, "linear_backward_bias", {out.data<float>()}, C, rows);
+  finish_column_sums(queue, "linear_backward_bias", {out.data<float>()}, 1, C, rows);
 }
 
 void finish_bias_gradient(Queue queue, Tensor db) {
-  finish_column_sums(queue, "linear_backward_weight", {db.data<float>()}, db.numel(), 1);
+  finish_column_sums(queue, "linear_backward_weight", {db.data<float>()}, 1, db.numel(), 1);
 }
 
 }  // namespace megalith::cuda

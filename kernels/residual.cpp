@@ -9,7 +9,7 @@ void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const D
   expect_compute(op, "x", x);
   expect(op, "y", y, x.dtype(), x.shape());
   expect(op, "h", h, x.dtype(), x.shape());
-  expect(op, "b", b, x.dtype(), {x.cols()});
+  if (!b.empty()) expect(op, "b", b, x.dtype(), {x.cols()});
   expect_dropout(op, d);
   s.launch(
       op, {2 * numel_of(x), bytes_of({y, x, h, b})}, {y}, [=] { cpu::residual_forward(y, x, h, b, d); },
@@ -20,9 +20,10 @@ void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout
   const char* op = "residual_backward";
   expect_compute(op, "dy", dy);
   expect(op, "dh", dh, dy.dtype(), dy.shape());
-  expect(op, "db", db, DType::f32, {dy.cols()});
+  if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
   expect_dropout(op, d);
   const Tensor written = d.active() || dh.raw() != dy.raw() ? dh : Tensor();
+  if (written.empty() && db.empty()) return;
   s.launch(
       op, {2 * numel_of(dy), 2 * bytes_of(db) + bytes_of({written, dy})}, {dh, db},
       [=] { cpu::residual_backward(dh, db, dy, d); },

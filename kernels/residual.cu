@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(threads)
     for (int run = 0; run < count; run++) {
       const int64_t c = first + next * run;
       if (c >= C) continue;
-      const Vector<T, n> bias = load<n>(b + c);
+      const Vector<T, n> bias = load_or_zeros<n>(b, c);
       Vector<T, n> result;
       for (int k = 0; k < n; k++) {
         float v = to_float(branch[run][k]) + to_float(bias[k]);
@@ -142,7 +142,7 @@ void residual_forward(Queue queue, Tensor y_, Tensor x_, Tensor h_, Tensor b_, c
     with_width<16 / sizeof(T)>(in_vectors({y_, x_, h_, b_}), [&](auto n) {
       launch(queue, {"residual_forward", runs_grid<n>(N, C), threads},
              d.active() ? forward_kernel<T, n, true> : forward_kernel<T, n, false>, y_.data<T>(), x_.data<T>(),
-             h_.data<T>(), b_.data<T>(), N, C, mask_of(d));
+             h_.data<T>(), b_.data_or_null<T>(), N, C, mask_of(d));
     });
   });
 }
@@ -151,6 +151,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
   const int64_t N = dy_.rows(), C = dy_.cols();
   if (N * C == 0) return;
   const char* name = "residual_backward";
+  if (db_.empty()) return dropout(queue, dh_, dy_, d);
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* dh = d.active() || dh_.raw() != dy_.raw() ? dh_.data<T>() : nullptr;
@@ -164,7 +165,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
              d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,
              static_cast<float*>(queue.workspace), dy_.data<T>(), N, C, mask_of(d));
     });
-    finish_column_sums(queue, name, {db_.data<float>()}, C, blocks);
+    finish_column_sums(queue, name, {db_.data<float>()}, 1, C, blocks);
   });
 }
 

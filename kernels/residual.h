@@ -8,10 +8,11 @@
 
 namespace megalith {
 
-// Writes y (N, C); x, h (N, C); b (C); f32, bf16 or f16 throughout. y may be h's memory.
+// Writes y (N, C); x, h (N, C); b (C), or empty for none; f32, bf16 or f16 throughout. y may be h's memory.
 void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
 
-// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh. The gradient of x is dy. Without dropout dh may be dy.
+// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh, unless it is empty. The gradient of x is dy. Without dropout
+// dh may be dy.
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
 
 namespace cpu {

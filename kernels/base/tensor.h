@@ -176,6 +176,10 @@ class Tensor {
     CHECK(dtype_of<T>::value == dtype_, "a tensor of {} read as {}", name_of(dtype_), name_of(dtype_of<T>::value));
     return static_cast<T*>(data_);
   }
+  template <class T>
+  T* data_or_null() const {
+    return empty() ? nullptr : data<T>();
+  }
 
   // Returns elements [begin, end) of the flattened tensor, as one dimension.
   Tensor flat(int64_t begin, int64_t end) const {

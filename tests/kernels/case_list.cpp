@@ -53,6 +53,18 @@ const std::vector<Packed> packed{{{2, 33, 3, 7}, {1, 1, 2}},
                                  {{2, 70, 1, 112}, {3, 1, 1, 43, 17, 9, 20}},
                                  {{1, 200, 1, 24}, {7}},
                                  {{1, 130, 1, 64}, {1000}}};
+std::vector<Case> both(std::vector<Case> all, const std::vector<Case>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+// Forms of norms that GPT-2 has not.
+template <class F>
+std::vector<Case> each_other_norm(F&& make) {
+  return each_type([&](auto& all, DType t) {
+    for (const NormForm& form : {rms_form, NormForm{{.centered = true, .epsilon = 0.1f}, false}})
+      for (auto [N, C] : of_type(t, norms)) all.push_back(make(N, C, t, form));
+  });
+}
 template <class F>
 std::vector<Case> each_attention(F&& make) {
   return each_type([&](auto& all, DType t) {
@@ -243,10 +255,30 @@ std::vector<Case> dropout_cases() {
 
 std::vector<Op> all_ops() {
   return {
-      {"gelu_forward", [] { return each_matrix(gelu_forward_case); }},
-      {"gelu_backward", [] { return each_matrix(gelu_backward_case); }},
-      {"layernorm_forward", [] { return each_matrix(layernorm_forward_case); }},
-      {"layernorm_backward", [] { return each_matrix(layernorm_backward_case); }},
+      {"gelu_forward",
+       [] {
+         return both(
+             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t); }),
+             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t, GeluForm::erf); }));
+       }},
+      {"gelu_backward",
+       [] {
+         return both(
+             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t); }),
+             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t, GeluForm::erf); }));
+       }},
+      {"swiglu_forward", [] { return each_matrix(swiglu_forward_case); }},
+      {"swiglu_backward", [] { return each_matrix(swiglu_backward_case); }},
+      {"layernorm_forward",
+       [] {
+         return both(each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_forward_case(N, C, t); }),
+                     each_other_norm(layernorm_forward_case));
+       }},
+      {"layernorm_backward",
+       [] {
+         return both(each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
+                     each_other_norm(layernorm_backward_case));
+       }},
       {"linear_forward", [] { return each_linear(linear_forward_case); }},
       {"linear_backward_input",
        [] { return each(linears, [](Linear l, DType t) { return linear_backward_input_case(l.N, l.I, l.O, t); }); }},
@@ -264,15 +296,41 @@ std::vector<Op> all_ops() {
       {"embedding_forward", [] { return each_embedding(embedding_forward_case); }},
       {"embedding_backward", [] { return each_embedding(embedding_backward_case); }},
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
-      {"residual_forward", [] { return each_matrix_and_rate(residual_forward_case); }},
-      {"residual_backward", [] { return each_matrix_and_rate(residual_backward_case); }},
+      {"residual_forward",
+       [] {
+         return both(each_matrix_and_rate(
+                         [](int64_t N, int64_t C, double p, DType t) { return residual_forward_case(N, C, p, t); }),
+                     each_matrix_and_rate([](int64_t N, int64_t C, double p, DType t) {
+                       return residual_forward_case(N, C, p, t, false);
+                     }));
+       }},
+      {"residual_backward",
+       [] {
+         return both(each_matrix_and_rate(
+                         [](int64_t N, int64_t C, double p, DType t) { return residual_backward_case(N, C, p, t); }),
+                     each_matrix_and_rate([](int64_t N, int64_t C, double p, DType t) {
+                       return residual_backward_case(N, C, p, t, false);
+                     }));
+       }},
       // Rates by which the sum that is rounded before the norm is exact in f32, so that the twin rounds it alike.
       {"residual_layernorm_forward",
        [] {
-         return each_matrix_and_rate(residual_layernorm_forward_case, {0.0, 0.5}, norms);
+         const auto of = [](const NormForm& form) {
+           return each_matrix_and_rate([&](int64_t N, int64_t C, double p,
+                                           DType t) { return residual_layernorm_forward_case(N, C, p, t, form); },
+                                       {0.0, 0.5}, norms);
+         };
+         return both(of({}), of(rms_form));
        }},
       {"residual_layernorm_backward",
-       [] { return each_matrix_and_rate(residual_layernorm_backward_case, rates, norms); }},
+       [] {
+         const auto of = [](const NormForm& form) {
+           return each_matrix_and_rate([&](int64_t N, int64_t C, double p,
+                                           DType t) { return residual_layernorm_backward_case(N, C, p, t, form); },
+                                       rates, norms);
+         };
+         return both(of({}), of(rms_form));
+       }},
       {"linear_gelu_forward",
        [] { return each(linears, [](Linear l, DType t) { return linear_gelu_forward_case(l.N, l.I, l.O, t); }); }},
       {"linear_backward_input_gelu",

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <numbers>
 
-#include "kernels/gelu.h"
 #include "kernels/gemm_cpu.h"
-#include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/philox.h"
 #include "kernels/residual.h"
+#include "kernels/swiglu.h"
 
 namespace megalith::test {
 
@@ -18,6 +17,13 @@ double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers
 double gelu_derivative(double x) {
   const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x), tanh = std::tanh(u);
   return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+}
+double gelu_of(double x, GeluForm form) {
+  return form == GeluForm::tanh ? gelu(x) : x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
+}
+double gelu_derivative_of(double x, GeluForm form) {
+  if (form == GeluForm::tanh) return gelu_derivative(x);
+  return (1 + std::erf(x / std::numbers::sqrt2)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
 }
 
 thread_local const Tensor* drawn_now = nullptr;  // by the op that is called
@@ -75,81 +81,123 @@ std::string name_of(const Documents& documents) {
   return name;
 }
 
-Case gelu_forward_case(int64_t N, int64_t C, DType t) {
+Case gelu_forward_case(int64_t N, int64_t C, DType t, GeluForm form) {
   return {.op = "gelu_forward",
-          .shape = fmt::format("{}x{}", N, C),
+          .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("y", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [](Stream& s, const Tensors& a) { gelu_forward(s, a[0], a[1]); },
+          .run = [form](Stream& s, const Tensors& a) { gelu_forward(s, a[0], a[1], form); },
           .twin =
-              [](Doubles& d) {
-                for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] = gelu(d["x"][i]);
+              [form](Doubles& d) {
+                for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] = gelu_of(d["x"][i], form);
               }};
 }
 
-Case gelu_backward_case(int64_t N, int64_t C, DType t) {
+Case gelu_backward_case(int64_t N, int64_t C, DType t, GeluForm form) {
   return {.op = "gelu_backward",
-          .shape = fmt::format("{}x{}", N, C),
+          .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("dx", t, {N, C}), in("dy", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [](Stream& s, const Tensors& a) { gelu_backward(s, a[0], a[1], a[2]); },
+          .run = [form](Stream& s, const Tensors& a) { gelu_backward(s, a[0], a[1], a[2], form); },
           .twin =
-              [](Doubles& d) {
-                for (size_t i = 0; i < d["x"].size(); i++) d["dx"][i] = d["dy"][i] * gelu_derivative(d["x"][i]);
+              [form](Doubles& d) {
+                for (size_t i = 0; i < d["x"].size(); i++)
+                  d["dx"][i] = d["dy"][i] * gelu_derivative_of(d["x"][i], form);
               }};
 }
 
-Case layernorm_forward_case(int64_t N, int64_t C, DType t) {
+Case swiglu_forward_case(int64_t N, int64_t F, DType t) {
+  return {.op = "swiglu_forward",
+          .shape = fmt::format("{}x{}", N, F),
+          .dtype = t,
+          .args = {out("y", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
+          .run = [](Stream& s, const Tensors& a) { swiglu_forward(s, a[0], a[1]); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t i = 0; i < N * F; i++) {
+                  const double gate = d["x"][at(i + i / F * F)], up = d["x"][at(i + i / F * F + F)];
+                  d["y"][at(i)] = gate / (1 + std::exp(-gate)) * up;
+                }
+              }};
+}
+
+Case swiglu_backward_case(int64_t N, int64_t F, DType t) {
+  return {.op = "swiglu_backward",
+          .shape = fmt::format("{}x{}", N, F),
+          .dtype = t,
+          .args = {out("dx", t, {N, 2 * F}), in("dy", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
+          .run = [](Stream& s, const Tensors& a) { swiglu_backward(s, a[0], a[1], a[2]); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t i = 0; i < N * F; i++) {
+                  const size_t gate = at(i + i / F * F), up = gate + at(F);
+                  const double g = d["x"][gate], s = 1 / (1 + std::exp(-g)), dy = d["dy"][at(i)];
+                  d["dx"][gate] = dy * d["x"][up] * (s + g * s * (1 - s));
+                  d["dx"][up] = dy * g * s;
+                }
+              }};
+}
+
+std::string name_of(const NormForm& form) {
+  return fmt::format("{}{}{}", form.rule.centered ? "" : " rms",
+                     form.rule.epsilon == 1e-5f ? "" : fmt::format(" epsilon {}", form.rule.epsilon),
+                     form.bias ? "" : " no bias");
+}
+
+Case layernorm_forward_case(int64_t N, int64_t C, DType t, const NormForm& form) {
   return {.op = "layernorm_forward",
-          .shape = fmt::format("{}x{}", N, C),
+          .shape = fmt::format("{}x{}{}", N, C, name_of(form)),
           .dtype = t,
           .args = {out("y", t, {N, C}), out("stat", f32, {N, 2}), in("x", t, {N, C}, 3, 1), in("w", t, {C}, 0.5, 1),
-                   in("b", t, {C})},
-          .run = [](Stream& s, const Tensors& a) { layernorm_forward(s, a[0], a[1], a[2], a[3], a[4]); },
+                   in("b", t, form.bias ? Shape{C} : Shape{})},
+          .run = [form](Stream& s, const Tensors& a) { layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], form.rule); },
           .twin =
-              [N, C](Doubles& d) {
+              [N, C, form](Doubles& d) {
                 for (int64_t n = 0; n < N; n++) {
                   double mean = 0, variance = 0;
-                  for (int64_t c = 0; c < C; c++) mean += d["x"][at(n * C + c)] / double(C);
+                  for (int64_t c = 0; c < C && form.rule.centered; c++) mean += d["x"][at(n * C + c)] / double(C);
                   for (int64_t c = 0; c < C; c++) variance += std::pow(d["x"][at(n * C + c)] - mean, 2) / double(C);
-                  const double rstd = 1 / std::sqrt(variance + 1e-5);
+                  const double rstd = 1 / std::sqrt(variance + double(form.rule.epsilon));
                   for (int64_t c = 0; c < C; c++)
-                    d["y"][at(n * C + c)] = (d["x"][at(n * C + c)] - mean) * rstd * d["w"][at(c)] + d["b"][at(c)];
+                    d["y"][at(n * C + c)] =
+                        (d["x"][at(n * C + c)] - mean) * rstd * d["w"][at(c)] + (form.bias ? d["b"][at(c)] : 0);
                   d["stat"][at(2 * n)] = mean;
                   d["stat"][at(2 * n + 1)] = rstd;
                 }
               }};
 }
 
-Case layernorm_backward_case(int64_t N, int64_t C, DType t) {
-  Case c{.op = "layernorm_backward",
-         .shape = fmt::format("{}x{}", N, C),
-         .dtype = t,
-         .args = {out("dx", t, {N, C}), out("dw", f32, {C}), out("db", f32, {C}), in("dy", t, {N, C}),
-                  in("x", t, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t, {C}, 0.5, 1)},
-         .run = [](Stream& s, const Tensors& a) { layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6]); },
-         .twin =
-             [N, C](Doubles& d) {
-               for (int64_t n = 0; n < N; n++) {
-                 const double mean = d["stat"][at(2 * n)], rstd = d["stat"][at(2 * n + 1)];
-                 double sum = 0, dot = 0;
-                 for (int64_t k = 0; k < C; k++) {
-                   const double dy = d["dy"][at(n * C + k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
-                   sum += dy * d["w"][at(k)];
-                   dot += dy * d["w"][at(k)] * xhat;
-                   d["dw"][at(k)] += dy * xhat;
-                   d["db"][at(k)] += dy;
-                 }
-                 for (int64_t k = 0; k < C; k++) {
-                   const double g = d["dy"][at(n * C + k)] * d["w"][at(k)],
-                                xhat = (d["x"][at(n * C + k)] - mean) * rstd;
-                   d["dx"][at(n * C + k)] += rstd * (g - sum / double(C) - xhat * dot / double(C));
-                 }
-               }
-             }};
+Case layernorm_backward_case(int64_t N, int64_t C, DType t, const NormForm& form) {
+  Case c{
+      .op = "layernorm_backward",
+      .shape = fmt::format("{}x{}{}", N, C, name_of(form)),
+      .dtype = t,
+      .args = {out("dx", t, {N, C}), out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}),
+               in("dy", t, {N, C}), in("x", t, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t, {C}, 0.5, 1)},
+      .run = [form](Stream& s,
+                    const Tensors& a) { layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], form.rule); },
+      .twin =
+          [N, C, form](Doubles& d) {
+            for (int64_t n = 0; n < N; n++) {
+              const double mean = d["stat"][at(2 * n)], rstd = d["stat"][at(2 * n + 1)];
+              double sum = 0, dot = 0;
+              for (int64_t k = 0; k < C; k++) {
+                const double dy = d["dy"][at(n * C + k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
+                sum += dy * d["w"][at(k)];
+                dot += dy * d["w"][at(k)] * xhat;
+                d["dw"][at(k)] += dy * xhat;
+                if (form.bias) d["db"][at(k)] += dy;
+              }
+              if (!form.rule.centered) sum = 0;
+              for (int64_t k = 0; k < C; k++) {
+                const double g = d["dy"][at(n * C + k)] * d["w"][at(k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
+                d["dx"][at(n * C + k)] += rstd * (g - sum / double(C) - xhat * dot / double(C));
+              }
+            }
+          }};
   c.accumulates = {"dx", "dw", "db"};
   // The statistics of x itself, as the forward pass saves them.
-  Case forward = layernorm_forward_case(N, C, t);
+  Case forward = layernorm_forward_case(N, C, t, form);
   Doubles d = doubles(forward);
   forward.twin(d);
   for (size_t i = 0; i < d["stat"].size(); i++) c.args[5].values[i] = rounded(d["stat"][i], f32);
@@ -233,27 +281,27 @@ Case dropout_case(int64_t N, int64_t C, double p, DType t) {
               }};
 }
 
-Case residual_forward_case(int64_t N, int64_t C, double p, DType t) {
+Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias) {
   return {.op = "residual_forward",
-          .shape = fmt::format("{}x{} p {}", N, C, p),
+          .shape = fmt::format("{}x{} p {}{}", N, C, p, bias ? "" : " no bias"),
           .dtype = t,
-          .args = {out("y", t, {N, C}), in("x", t, {N, C}), in("h", t, {N, C}), in("b", t, {C})},
+          .args = {out("y", t, {N, C}), in("x", t, {N, C}), in("h", t, {N, C}), in("b", t, bias ? Shape{C} : Shape{})},
           .run = [p](Stream& s, const Tensors& a) { residual_forward(s, a[0], a[1], a[2], a[3], mask_of(p)); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t c = 0; c < C; c++)
                     d["y"][at(n * C + c)] =
-                        d["x"][at(n * C + c)] +
-                        keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c)) * (d["h"][at(n * C + c)] + d["b"][at(c)]);
+                        d["x"][at(n * C + c)] + keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c)) *
+                                                    (d["h"][at(n * C + c)] + (bias ? d["b"][at(c)] : 0));
               }};
 }
 
-Case residual_backward_case(int64_t N, int64_t C, double p, DType t) {
+Case residual_backward_case(int64_t N, int64_t C, double p, DType t, bool bias) {
   return {.op = "residual_backward",
-          .shape = fmt::format("{}x{} p {}", N, C, p),
+          .shape = fmt::format("{}x{} p {}{}", N, C, p, bias ? "" : " no bias"),
           .dtype = t,
-          .args = {out("dh", t, {N, C}), out("db", f32, {C}), in("dy", t, {N, C})},
+          .args = {out("dh", t, {N, C}), out("db", f32, bias ? Shape{C} : Shape{}), in("dy", t, {N, C})},
           .run = [p](Stream& s, const Tensors& a) { residual_backward(s, a[0], a[1], a[2], mask_of(p)); },
           .twin =
               [=](Doubles& d) {
@@ -261,7 +309,7 @@ Case residual_backward_case(int64_t N, int64_t C, double p, DType t) {
                   for (int64_t c = 0; c < C; c++) {
                     const double dh = d["dy"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c));
                     d["dh"][at(n * C + c)] = dh;
-                    d["db"][at(c)] += rounded(dh, t);  // the sum of what was written
+                    if (bias) d["db"][at(c)] += rounded(dh, t);  // the sum of what was written
                   }
               },
           .accumulates = {"db"}};

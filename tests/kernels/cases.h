@@ -8,6 +8,8 @@
 #include "kernels/decide_update.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
 #include "kernels/vocabulary.h"
 
 namespace megalith::test {
@@ -21,10 +23,19 @@ struct CacheSizes {
   int64_t places, H, T, D, rows;
 };
 
-Case gelu_forward_case(int64_t N, int64_t C, DType t);
-Case gelu_backward_case(int64_t N, int64_t C, DType t);
-Case layernorm_forward_case(int64_t N, int64_t C, DType t);
-Case layernorm_backward_case(int64_t N, int64_t C, DType t);
+Case gelu_forward_case(int64_t N, int64_t C, DType t, GeluForm form = GeluForm::tanh);
+Case gelu_backward_case(int64_t N, int64_t C, DType t, GeluForm form = GeluForm::tanh);
+Case swiglu_forward_case(int64_t N, int64_t F, DType t);
+Case swiglu_backward_case(int64_t N, int64_t F, DType t);
+// A norm's rule, and whether it, and in a residual the branch, has a bias.
+struct NormForm {
+  NormRule rule{};
+  bool bias = true;
+};
+constexpr NormForm rms_form{{.centered = false, .epsilon = 1e-2f}, false};
+std::string name_of(const NormForm& form);
+Case layernorm_forward_case(int64_t N, int64_t C, DType t, const NormForm& form = {});
+Case layernorm_backward_case(int64_t N, int64_t C, DType t, const NormForm& form = {});
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t, bool add = true);
@@ -39,10 +50,10 @@ Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
                              const Documents& documents = {});
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
-Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
-Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
-Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t);
-Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t);
+Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
+Case residual_backward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
+Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
+Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});

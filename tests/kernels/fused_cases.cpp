@@ -1,7 +1,6 @@
 // Ops that do two things in one pass: their twins are those of the two, one after the other.
 #include "cases.h"
 #include "kernels/gemm_cpu.h"
-#include "kernels/layernorm.h"
 #include "kernels/linear.h"
 
 namespace megalith::test {
@@ -35,16 +34,18 @@ Arg row_of_w(const std::string& name, DType t, Shape shape) {
 }
 }  // namespace
 
-Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t) {
-  const auto residual = residual_forward_case(N, C, p, t).twin, norm = layernorm_forward_case(N, C, t).twin;
+Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form) {
+  const auto residual = residual_forward_case(N, C, p, t, form.bias).twin,
+             norm = layernorm_forward_case(N, C, t, form).twin;
   return {.op = "residual_layernorm_forward",
-          .shape = fmt::format("{}x{} p {}", N, C, p),
+          .shape = fmt::format("{}x{} p {}{}", N, C, p, name_of(form)),
           .dtype = t,
           .args = {out("y", t, {N, C}), out("ln", t, {N, C}), out("stat", f32, {N, 2}), in("x", t, {N, C}, 3, 1),
-                   in("h", t, {N, C}), in("h_b", t, {C}), in("w", t, {C}, 0.5, 1), in("b", t, {C})},
+                   in("h", t, {N, C}), in("h_b", t, form.bias ? Shape{C} : Shape{}), in("w", t, {C}, 0.5, 1),
+                   in("b", t, form.bias ? Shape{C} : Shape{})},
           .run =
-              [p](Stream& s, const Tensors& a) {
-                residual_layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], mask_of(p));
+              [=](Stream& s, const Tensors& a) {
+                residual_layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], mask_of(p), form.rule);
               },
           .twin =
               [=](Doubles& d) {
@@ -56,17 +57,19 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t) {
               }};
 }
 
-Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t) {
-  const auto norm = layernorm_backward_case(N, C, t).twin, residual = residual_backward_case(N, C, p, f32).twin;
+Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form) {
+  const auto norm = layernorm_backward_case(N, C, t, form).twin,
+             residual = residual_backward_case(N, C, p, f32, form.bias).twin;
   Case c{.op = "residual_layernorm_backward",
-         .shape = fmt::format("{}x{} p {}", N, C, p),
+         .shape = fmt::format("{}x{} p {}{}", N, C, p, name_of(form)),
          .dtype = t,
-         .args = {out("dx", t, {N, C}), out("dh", t, {N, C}), out("dh_b", f32, {C}), out("dw", f32, {C}),
-                  out("db", f32, {C}), in("dln", t, {N, C}), in("y", t, {N, C}, 3, 1), in("stat", f32, {N, 2}),
-                  in("w", t, {C}, 0.5, 1)},
+         .args = {out("dx", t, {N, C}), out("dh", t, {N, C}), out("dh_b", f32, form.bias ? Shape{C} : Shape{}),
+                  out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}), in("dln", t, {N, C}),
+                  in("y", t, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t, {C}, 0.5, 1)},
          .run =
-             [p](Stream& s, const Tensors& a) {
-               residual_layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(p));
+             [=](Stream& s, const Tensors& a) {
+               residual_layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(p),
+                                           form.rule);
              },
          .twin =
              [=](Doubles& d) {
@@ -75,7 +78,7 @@ Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t) {
                run_twin(residual, d, {{"dy", "dx"}}, {{"dh", "dh"}, {"db", "dh_b"}});
              },
          .accumulates = {"dx", "dh_b", "dw", "db"}};
-  const Case of_norm = layernorm_backward_case(N, C, t);  // dln, y and the statistics of y are its
+  const Case of_norm = layernorm_backward_case(N, C, t, form);  // dln, y and the statistics of y are its
   for (size_t i : {0, 1, 2}) c.args[5 + i].values = of_norm.args[3 + i].values;
   return c;
 }

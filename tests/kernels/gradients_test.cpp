@@ -53,10 +53,15 @@ void check_gradient(const Case& forward, Case backward) {
   EXPECT_GT(compared, 0);
 }
 
-TEST(Gradients, Gelu) { check_gradient(gelu_forward_case(3, 7, f32), gelu_backward_case(3, 7, f32)); }
+TEST(Gradients, Gelu) {
+  for (const GeluForm form : {GeluForm::tanh, GeluForm::erf})
+    check_gradient(gelu_forward_case(3, 7, f32, form), gelu_backward_case(3, 7, f32, form));
+}
+TEST(Gradients, SwiGlu) { check_gradient(swiglu_forward_case(3, 7, f32), swiglu_backward_case(3, 7, f32)); }
 TEST(Gradients, LayerNorm) {
   check_gradient(layernorm_forward_case(5, 7, f32), layernorm_backward_case(5, 7, f32));
   check_gradient(layernorm_forward_case(2, 33, f32), layernorm_backward_case(2, 33, f32));
+  check_gradient(layernorm_forward_case(5, 7, f32, rms_form), layernorm_backward_case(5, 7, f32, rms_form));
 }
 TEST(Gradients, Linear) {
   check_gradient(linear_forward_case(5, 7, 3, true, f32), linear_backward_input_case(5, 7, 3, f32));
@@ -78,6 +83,9 @@ TEST(Gradients, ResidualLayerNorm) {
     Case backward = residual_layernorm_backward_case(5, 7, p, f32);
     std::fill(backward.args[0].values.begin(), backward.args[0].values.end(), 0);
     check_gradient(residual_layernorm_forward_case(5, 7, p, f32), backward);
+    backward = residual_layernorm_backward_case(5, 7, p, f32, rms_form);
+    std::fill(backward.args[0].values.begin(), backward.args[0].values.end(), 0);
+    check_gradient(residual_layernorm_forward_case(5, 7, p, f32, rms_form), backward);
   }
 }
 TEST(Gradients, LinearOfGelu) {

@@ -111,9 +111,45 @@ double norm(const std::vector<float>& v) {
   return std::sqrt(sum);
 }
 
-class Gradients : public testing::TestWithParam<double> {};
-INSTANTIATE_TEST_SUITE_P(Dropout, Gradients, testing::Values(0.0, 0.3),
-                         [](const auto& p) { return p.param > 0 ? "with" : "without"; });
+// The choices of [model], alone and together, and dropout.
+struct Choice {
+  std::string name;
+  std::vector<std::string> keys;
+  double dropout = 0;
+};
+void PrintTo(const Choice& c, std::ostream* to) { *to << c.name; }
+
+Config config_of(const Choice& choice) {
+  Config config = config_of(choice.dropout);
+  for (const std::string& key : choice.keys) {
+    const size_t equals = key.find('=');
+    set_shape_value(config.model, key.substr(0, equals), key.substr(equals + 1), key);
+  }
+  check_shape(config.model, "a choice");
+  return config;
+}
+
+std::vector<Choice> choices() {
+  const std::vector<Choice> all{
+      {"gpt2", {}},
+      {"rms_norm", {"norm=rms", "norm_epsilon=1e-2"}},
+      {"layer_norm_of_another_epsilon", {"norm_epsilon=0.1"}},
+      {"no_bias", {"bias=false", "qkv_bias=false"}},
+      {"bias_of_qkv_alone", {"bias=false"}},
+      {"all_but_the_bias_of_qkv", {"qkv_bias=false"}},
+      {"untied_head", {"tied_head=false"}},
+      {"gelu_by_erf", {"activation=gelu_erf"}},
+      {"swiglu", {"activation=swiglu", "feed_forward=22"}},
+      {"rms_norm_without_biases", {"norm=rms", "bias=false", "qkv_bias=false", "activation=swiglu", "tied_head=false"}},
+  };
+  std::vector<Choice> with_dropout;
+  for (Choice c : all)
+    for (const double p : {0.0, 0.3}) with_dropout.push_back({c.name + (p > 0 ? "_with_dropout" : ""), c.keys, p});
+  return with_dropout;
+}
+
+class Gradients : public testing::TestWithParam<Choice> {};
+INSTANTIATE_TEST_SUITE_P(Of, Gradients, testing::ValuesIn(choices()), [](const auto& p) { return p.param.name; });
 
 // Single elements find a wrong index, a direction of random signs through all elements finds what they miss.
 TEST_P(Gradients, AreTheDifferencesOfTheLoss) {

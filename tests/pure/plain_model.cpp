@@ -12,24 +12,36 @@ namespace {
 using Row = PlainModel::Row;
 using Rows = std::vector<Row>;
 
-Row layer_norm(const Row& x, const Row& w, const Row& b) {
+Row norm(const Row& x, const Row& w, const Row* b, const ModelConfig& model) {
   const auto C = static_cast<double>(x.size());
   double mean = 0, variance = 0;
-  for (double v : x) mean += v / C;
+  if (model.norm == NormKind::layer)
+    for (double v : x) mean += v / C;
   for (double v : x) variance += (v - mean) * (v - mean) / C;
   Row y(x.size());
-  for (size_t c = 0; c < x.size(); c++) y[c] = (x[c] - mean) / std::sqrt(variance + 1e-5) * w[c] + b[c];
+  for (size_t c = 0; c < x.size(); c++)
+    y[c] = (x[c] - mean) / std::sqrt(variance + model.norm_epsilon) * w[c] + (b ? (*b)[c] : 0);
   return y;
 }
 
-Row linear(const Row& x, const Row& w, const Row& b) {
-  Row y = b;
+Row linear(const Row& x, const Row& w, const Row* b) {
+  Row y = b ? *b : Row(w.size() / x.size(), 0);
   for (size_t o = 0; o < y.size(); o++)
     for (size_t i = 0; i < x.size(); i++) y[o] += w[o * x.size() + i] * x[i];
   return y;
 }
 
 double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
+
+Row activation(const Row& x, Activation kind) {
+  Row y(kind == Activation::swiglu ? x.size() / 2 : x.size());
+  for (size_t i = 0; i < y.size(); i++) switch (kind) {
+      case Activation::gelu: y[i] = gelu(x[i]); break;
+      case Activation::gelu_erf: y[i] = x[i] / 2 * (1 + std::erf(x[i] / std::sqrt(2.0))); break;
+      case Activation::swiglu: y[i] = x[i] / (1 + std::exp(-x[i])) * x[y.size() + i];
+    }
+  return y;
+}
 
 // 0 or 1 / (1 - p), as kernels/dropout.h defines the mask.
 double kept(Dropout d, int site, int64_t row, int64_t high, int64_t column) {
@@ -67,6 +79,10 @@ Rows attention(const Rows& qkv, size_t heads, const Dropout& d, int site) {
 std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dropout& d) const {
   const auto C = static_cast<size_t>(model.hidden), T = tokens.size();
   const auto w = [&](const std::string& name) -> const Row& { return weights.at(name); };
+  const auto find = [&](const std::string& name) {
+    const auto found = weights.find(name);
+    return found == weights.end() ? nullptr : &found->second;
+  };
   const auto add_dropped = [&](Rows& x, size_t t, const Row& h, int site) {
     for (size_t c = 0; c < C; c++) x[t][c] += h[c] * kept(d, site, static_cast<int64_t>(t), 0, static_cast<int64_t>(c));
   };
@@ -78,27 +94,27 @@ std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dr
       e[c] = w("wte.weight")[static_cast<size_t>(tokens[t]) * C + c] + w("wpe.weight")[t * C + c];
     add_dropped(x, t, e, 0);
   }
+  const auto of_norm = [&](const Row& row, const std::string& name) {
+    return norm(row, w(name + ".weight"), find(name + ".bias"), model);
+  };
+  const auto of_linear = [&](const Row& row, const std::string& name) {
+    return linear(row, w(name + ".weight"), find(name + ".bias"));
+  };
   for (int64_t layer = 0; layer < model.layers; layer++) {
     const std::string k = fmt::format("h.{}.", layer);
     const int site = static_cast<int>(1 + 3 * layer);
     Rows qkv;
-    for (const Row& row : x)
-      qkv.push_back(linear(layer_norm(row, w(k + "ln_1.weight"), w(k + "ln_1.bias")), w(k + "attn.c_attn.weight"),
-                           w(k + "attn.c_attn.bias")));
+    for (const Row& row : x) qkv.push_back(of_linear(of_norm(row, k + "ln_1"), k + "attn.c_attn"));
     const Rows att = attention(qkv, static_cast<size_t>(model.heads), d, site);
-    for (size_t t = 0; t < T; t++)
-      add_dropped(x, t, linear(att[t], w(k + "attn.c_proj.weight"), w(k + "attn.c_proj.bias")), site + 1);
+    for (size_t t = 0; t < T; t++) add_dropped(x, t, of_linear(att[t], k + "attn.c_proj"), site + 1);
     for (size_t t = 0; t < T; t++) {
-      Row f = linear(layer_norm(x[t], w(k + "ln_2.weight"), w(k + "ln_2.bias")), w(k + "mlp.c_fc.weight"),
-                     w(k + "mlp.c_fc.bias"));
-      for (double& v : f) v = gelu(v);
-      add_dropped(x, t, linear(f, w(k + "mlp.c_proj.weight"), w(k + "mlp.c_proj.bias")), site + 2);
+      const Row f = activation(of_linear(of_norm(x[t], k + "ln_2"), k + "mlp.c_fc"), model.activation);
+      add_dropped(x, t, of_linear(f, k + "mlp.c_proj"), site + 2);
     }
   }
+  const std::string head = model.tied_head ? "wte.weight" : "lm_head.weight";
   Rows z;
-  for (const Row& row : x)
-    z.push_back(linear(layer_norm(row, w("ln_f.weight"), w("ln_f.bias")), w("wte.weight"),
-                       Row(static_cast<size_t>(model.vocab), 0)));
+  for (const Row& row : x) z.push_back(linear(of_norm(row, "ln_f"), w(head), nullptr));
   return z;
 }
 

@@ -1,5 +1,6 @@
-// The plain twin of the whole model: GPT-2 and its loss in double precision, in the plainest loops that are right. Its
-// gradients are differences of its loss. When the trainer disagrees, this is read first.
+// The plain twin of the whole model, GPT-2 or what [model] makes of it, and its loss in double precision, in the
+// plainest loops that are right. Its gradients are differences of its loss. When the trainer disagrees, this is read
+// first.
 #pragma once
 
 #include <cstdint>

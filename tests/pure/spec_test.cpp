@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/system/json.h"
 #include "tests/checkpoints/gpt2.h"
 #include "trainer/checkpointing/weight_source.h"
 
@@ -101,6 +103,36 @@ TEST(Spec, FlopsOfATokenAreSixAWeightAndAttention) {
   const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768, attention = 12.0 * 12 * 768 * 1024;
   EXPECT_DOUBLE_EQ(model_flops_per_token(model, 1024, false), 6 * weights + attention);
   EXPECT_DOUBLE_EQ(model_flops_per_token(model, 1024, true), 6 * weights + attention / 2);
+}
+
+// Checkpoints that were written before [model] had choices.
+TEST(Spec, AManifestWithoutChoicesIsOfGpt2) {
+  ModelConfig model = gpt2(2, 64, 4);
+  Manifest manifest{.step = 1, .state = {{"model", describe_model(model)}}, .files = {}};
+  nlohmann::json& shape = manifest.state.at("model");
+  const nlohmann::json old = {{"layers", 2}, {"hidden", 64}, {"heads", 4}, {"vocab", 50257}, {"context", 1024}};
+  for (const auto& [key, value] : old.items()) EXPECT_EQ(shape.at(key), value) << key;
+  EXPECT_EQ(shape.size(), shape_keys().size());
+  EXPECT_EQ(model_of(manifest, "here"), model);
+  shape = old;
+  EXPECT_EQ(model_of(manifest, "here"), model);
+  shape.erase("heads");
+  EXPECT_THROW(model_of(manifest, "here"), Error);
+}
+
+TEST(Spec, AManifestKeepsEveryChoice) {
+  for (const std::string& key : shape_keys()) {
+    ModelConfig model = gpt2(2, 64, 4);
+    for (const char* value : {"64", "0.25", "true", "false", "rms", "swiglu"}) try {
+        set_shape_value(model, key, value, "here");
+      } catch (const Error&) {
+      }
+    const Manifest manifest{.step = 1, .state = {{"model", describe_model(model)}}, .files = {}};
+    EXPECT_EQ(model_of(manifest, "here"), model) << key;
+  }
+  Manifest wrong{.step = 1, .state = {{"model", describe_model(gpt2(2, 64, 4))}}, .files = {}};
+  wrong.state["model"]["norm"] = "batch";
+  EXPECT_THROW(model_of(wrong, "here"), Error);
 }
 
 }  // namespace

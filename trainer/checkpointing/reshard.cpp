@@ -29,7 +29,8 @@ Config config_of(const CheckpointReader& reader, const std::vector<std::string>&
         reader.folder());
   Config config = parse_config(text->get<std::string>(), "the configuration in " + reader.folder(), overrides);
   const ModelConfig model = model_of(reader.manifest(), reader.folder());
-  for (const auto& [key, member] : shape_keys) config.model.*member = model.*member;
+  for (const std::string& key : shape_keys())
+    set_shape_value(config.model, key, shape_value(model, key), reader.folder());
   return config;
 }
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
@@ -107,14 +108,24 @@ std::vector<StoredParameter> stored_parameters(const ModelConfig& model) {
 
 nlohmann::json describe_model(const ModelConfig& model) {
   nlohmann::json shape;
-  for (const auto& [key, member] : shape_keys) shape[key] = model.*member;
+  for (const std::string& key : shape_keys()) shape[key] = parse_json(shape_value(model, key));
   return shape;
 }
 
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
   ModelConfig model;
   try {
-    for (const auto& [key, member] : shape_keys) model.*member = whole_number(manifest.state.at("model").at(key));
+    const nlohmann::json& shape = manifest.state.at("model");
+    // Older checkpoints have these five alone, and GPT-2's choices, which are the defaults of the rest.
+    const std::map<std::string, int64_t ModelConfig::*> sizes{{"layers", &ModelConfig::layers},
+                                                              {"hidden", &ModelConfig::hidden},
+                                                              {"heads", &ModelConfig::heads},
+                                                              {"vocab", &ModelConfig::vocab},
+                                                              {"context", &ModelConfig::context}};
+    for (const auto& [key, member] : sizes) model.*member = whole_number(shape.at(key));
+    for (const std::string& key : shape_keys())
+      if (shape.contains(key) && !sizes.contains(key))
+        set_shape_value(model, key, json_text(shape.at(key)), path + "/manifest.json");
   } catch (const nlohmann::json::exception& e) {
     FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
          e.what());
@@ -160,10 +171,9 @@ void check_same_tokenizer(const std::string& what, const WeightSource& weights, 
 
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here) {
   std::string wrong;
-  for (const auto& [key, member] : shape_keys)
-    if (there.*member != here.*member)
-      wrong += fmt::format("{}model.{} is {} there and {} in this config", wrong.empty() ? "" : ", ", key,
-                           there.*member, here.*member);
+  for (const std::string& key : shape_keys())
+    if (const std::string then = shape_value(there, key), now = shape_value(here, key); then != now)
+      wrong += fmt::format("{}model.{} is {} there and {} in this config", wrong.empty() ? "" : ", ", key, then, now);
   CHECK(wrong.empty(),
         "{} is of another model: {}; use the model it was trained with, or other weights: another run.output, "
         "checkpoint.directory or checkpoint.init_from",

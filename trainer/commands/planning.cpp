@@ -17,7 +17,8 @@ namespace {
 void take_shape(const std::string& config, std::vector<std::string>& overrides) {
   if (load_places(config, overrides).checkpoint.init_from.empty()) return;
   const ModelConfig model = load_run_config(config, overrides).model;
-  for (const auto& [key, member] : shape_keys) overrides.push_back(fmt::format("model.{}={}", key, model.*member));
+  for (const std::string& key : shape_keys())
+    overrides.push_back(fmt::format("model.{}={}", key, shape_value(model, key)));
   overrides.push_back(fmt::format("model.dropout={}", model.dropout));
 }
 

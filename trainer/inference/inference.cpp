@@ -22,9 +22,9 @@ void check_option(const std::string& option) {
 // Returns a config with the model, the layout and the compute type, all that a forward pass uses.
 Config layout_of(const ModelConfig& model, const std::vector<std::string>& options) {
   for (const std::string& option : options) check_option(option);
-  const std::string shape = fmt::format(
-      "[model]\nlayers = {}\nhidden = {}\nheads = {}\nvocab = {}\ncontext = {}\n[batch]\nsequence_length = {}",
-      model.layers, model.hidden, model.heads, model.vocab, model.context, model.context);
+  std::string shape = "[model]\n";
+  for (const std::string& key : shape_keys()) shape += fmt::format("{} = {}\n", key, shape_value(model, key));
+  shape += fmt::format("[batch]\nsequence_length = {}", model.context);
   Config config = parse_config(shape, "the model", options);
   if (config.precision.compute == ComputeType::bf16) config.precision.master = StorageType::bf16;
   config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;

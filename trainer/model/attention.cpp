@@ -4,13 +4,18 @@
 
 namespace megalith {
 
-Attention::Attention(Declarations& model, const std::string& name, const ModelConfig& config, double std,
-                     double output_std)
+Attention::Attention(Declarations& model, const std::string& name, const ModelConfig& config, double output_std)
     : width_(config.hidden),
       heads_(config.heads),
       qkv_(model, name + "c_attn",
-           {.in = width_, .out = 3 * width_, .split = Split::rows, .row_groups = {width_, width_, width_}}, std),
-      proj_(model, name + "c_proj", {.in = width_, .out = width_, .split = Split::columns}, output_std),
+           {.in = width_,
+            .out = 3 * width_,
+            .split = Split::rows,
+            .row_groups = {width_, width_, width_},
+            .bias = config.qkv_bias},
+           config.initial_std),
+      proj_(model, name + "c_proj",
+            {.in = width_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias}, output_std),
       site_(model.dropout_site()) {}
 
 AttentionDims Attention::dims(const PassShape& pass) const {

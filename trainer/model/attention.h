@@ -33,7 +33,7 @@ class Attention {
   };
 
   // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.
-  Attention(Declarations& model, const std::string& name, const ModelConfig& config, double std, double output_std);
+  Attention(Declarations& model, const std::string& name, const ModelConfig& config, double output_std);
 
   // Memory for what of `a` has none.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;

@@ -8,11 +8,10 @@ namespace megalith {
 
 namespace {
 
-// normal(0, 0.02), and for what is added to the residual divided by sqrt(2 L): Radford et al., Language Models are
-// Unsupervised Multitask Learners, 2019, section 2.3.
-constexpr double initial_std = 0.02;
+// What is added to the residual starts smaller by sqrt(2 L): Radford et al., Language Models are Unsupervised Multitask
+// Learners, 2019, section 2.3.
 double residual_std(const ModelConfig& config) {
-  return initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+  return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
 std::string begin_layer(Declarations& model, int64_t layer) {
@@ -27,10 +26,10 @@ Block::Block(Declarations& model, const ModelConfig& config, int64_t layer)
 
 Block::Block(Declarations& model, const ModelConfig& config, const std::string& name)
     : width_(config.hidden),
-      norm_1_(model, name + "ln_1", config.hidden),
-      attention_(model, name + "attn.", config, initial_std, residual_std(config)),
-      norm_2_(model, name + "ln_2", config.hidden),
-      feed_forward_(model, name + "mlp.", config.hidden, config.feed_forward(), initial_std, residual_std(config)),
+      norm_1_(model, name + "ln_1", config),
+      attention_(model, name + "attn.", config, residual_std(config)),
+      norm_2_(model, name + "ln_2", config),
+      feed_forward_(model, name + "mlp.", config, residual_std(config)),
       attention_site_(model.dropout_site()),
       feed_forward_site_(model.dropout_site()) {}
 

@@ -6,19 +6,29 @@
 namespace megalith {
 
 // Rows of a part are padded to 16 bytes of bf16 logits and, where it costs next to nothing, to whole tiles of a GPU's
-// GEMM, since the table is the head's as well. Initial values: normal 0.02, positions normal 0.01 (src/model.py of
+// GEMM, since the table may be the head's as well.
+ParamSpec token_matrix(const std::string& name, const ModelConfig& config) {
+  return {.name = name,
+          .shape = {config.vocab, config.hidden},
+          .init_std = config.initial_std,
+          .decay = true,
+          .multiplies = true,
+          .split = Split::rows,
+          .row_multiple = config.vocab >= 8192 ? 128 : 8};
+}
+
+// Initial values as in GPT-2: positions have half the deviation of tokens (0.01 and 0.02 in src/model.py of
 // openai/gpt-2).
-Embedding::Embedding(Declarations& model, int64_t vocabulary, int64_t context, int64_t width) {
+Embedding::Embedding(Declarations& model, const ModelConfig& config) {
   units_.push_back(model.begin_unit("token table"));
-  table_ = model.parameter({.name = "wte.weight",
-                            .shape = {vocabulary, width},
-                            .init_std = 0.02,
-                            .decay = true,
-                            .multiplies = true,
-                            .split = Split::rows,
-                            .row_multiple = vocabulary >= 8192 ? 128 : 8});
+  ParamSpec table = token_matrix("wte.weight", config);
+  table.multiplies = config.tied_head;
+  table_ = model.parameter(std::move(table));
   units_.push_back(model.begin_unit("position table"));
-  positions_ = model.parameter({.name = "wpe.weight", .shape = {context, width}, .init_std = 0.01, .decay = true});
+  positions_ = model.parameter({.name = "wpe.weight",
+                                .shape = {config.context, config.hidden},
+                                .init_std = config.initial_std / 2,
+                                .decay = true});
   site_ = model.dropout_site();
 }
 

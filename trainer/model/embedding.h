@@ -3,17 +3,21 @@
 
 #include <span>
 
+#include "configs/config.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {
 
+// A matrix (vocabulary, C) whose rows are split and padded: the token table, or a head of its own.
+ParamSpec token_matrix(const std::string& name, const ModelConfig& config);
+
 class Embedding {
  public:
   // Declares two units, the token table and the position table, which its calls are given in this order.
-  Embedding(Declarations& model, int64_t vocabulary, int64_t context, int64_t width);
+  Embedding(Declarations& model, const ModelConfig& config);
 
   const std::vector<size_t>& units() const { return units_; }
-  // The table is in the first unit: (vocabulary, C), rows split and padded.
+  // The table is in the first unit: token_matrix().
   Param table() const { return table_; }
 
   // x (R, C) written; tokens (N) i32, sequences of T.

@@ -1,27 +1,45 @@
 #include "trainer/model/feed_forward.h"
 
 #include "kernels/gelu.h"
+#include "kernels/swiglu.h"
 
 namespace megalith {
 
-FeedForward::FeedForward(Declarations& model, const std::string& name, int64_t width, int64_t features, double std,
-                         double output_std)
-    : width_(width),
-      features_(features),
-      fc_(model, name + "c_fc", {.in = width, .out = features, .split = Split::rows}, std),
-      proj_(model, name + "c_proj", {.in = features, .out = width, .split = Split::columns}, output_std) {}
+FeedForward::FeedForward(Declarations& model, const std::string& name, const ModelConfig& config, double output_std)
+    : width_(config.hidden),
+      features_(config.features()),
+      products_(config.activation == Activation::swiglu ? 2 : 1),
+      activation_(config.activation),
+      fc_(model, name + "c_fc",
+          {.in = width_,
+           .out = products_ * features_,
+           .split = Split::rows,
+           .row_groups = products_ == 1 ? std::vector<int64_t>{} : std::vector{features_, features_},
+           .bias = config.bias},
+          config.initial_std),
+      proj_(model, name + "c_proj",
+            {.in = features_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias},
+            output_std) {}
 
 void FeedForward::allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const {
-  const Shape shape{pass.branch_rows(), features_ / pass.parts};
-  if (a.fc.empty()) a.fc = arena.tensor(compute, shape);
-  if (a.act.empty() && kept == Kept::all) a.act = arena.tensor(compute, shape);
+  const int64_t N = pass.branch_rows(), F = features_ / pass.parts;
+  if (a.fc.empty()) a.fc = arena.tensor(compute, {N, products_ * F});
+  if (a.act.empty() && kept == Kept::all) a.act = arena.tensor(compute, {N, F});
 }
 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const {
-  fc_.forward_gelu(c, w, a.act, a.fc, x);
+  if (activation_ == Activation::gelu) return fc_.forward_gelu(c, w, a.act, a.fc, x);
+  fc_.forward(c, w, a.fc, x);
+  recompute(c, a);
 }
 
-void FeedForward::recompute(const Context& c, const Saved& a) const { gelu_forward(c.s, a.act, a.fc); }
+void FeedForward::recompute(const Context& c, const Saved& a) const {
+  switch (activation_) {
+    case Activation::gelu: return gelu_forward(c.s, a.act, a.fc);
+    case Activation::gelu_erf: return gelu_forward(c.s, a.act, a.fc, GeluForm::erf);
+    case Activation::swiglu: return swiglu_forward(c.s, a.act, a.fc);
+  }
+}
 
 Tensor FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
   const Tensor out = c.scratch.tensor(a.act.dtype(), {a.act.rows(), width_});
@@ -31,7 +49,17 @@ Tensor FeedForward::output(const Context& c, const UnitTensors& w, const Saved& 
 
 Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
-  proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc);
+  switch (activation_) {
+    case Activation::gelu: proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc); break;
+    case Activation::gelu_erf:
+      proj_.backward_input(c, w, g.dfc, g.dout);
+      gelu_backward(c.s, g.dfc, g.dfc, a.fc, GeluForm::erf);
+      break;
+    case Activation::swiglu:
+      const Tensor dact = c.scratch.tensor(a.act.dtype(), a.act.shape());
+      proj_.backward_input(c, w, dact, g.dout);
+      swiglu_backward(c.s, g.dfc, dact, a.fc);
+  }
   fc_.backward_input(c, w, dx, g.dfc);
   return dx;
 }

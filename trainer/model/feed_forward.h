@@ -1,8 +1,10 @@
-// The feed-forward layer: out = proj(gelu(fc(x))), of the features that are here.
+// The feed-forward layer, of the features that are here: out = proj(gelu(fc(x))), or, with SwiGLU, where fc makes two
+// products of x, out = proj(silu(gate) * up).
 #pragma once
 
 #include <string>
 
+#include "configs/config.h"
 #include "trainer/model/linear.h"
 
 namespace megalith {
@@ -10,18 +12,17 @@ namespace megalith {
 class FeedForward {
  public:
   struct Saved {
-    Tensor fc;   // (N, F), F = features here; a product
-    Tensor act;  // (N, F): gelu(fc)
+    Tensor fc;   // (N, F), F = features here, or (N, 2F), gate and up; a product
+    Tensor act;  // (N, F): the activation of fc
   };
   // The second half of the backward pass needs these of the first.
   struct Gradients {
     Tensor dout;  // (N, C): the caller's
-    Tensor dfc;   // (N, F)
+    Tensor dfc;   // as fc
   };
 
   // Declares `name`c_fc and `name`c_proj, the second from normal(0, output_std).
-  FeedForward(Declarations& model, const std::string& name, int64_t width, int64_t features, double std,
-              double output_std);
+  FeedForward(Declarations& model, const std::string& name, const ModelConfig& config, double output_std);
 
   // Memory for what of `a` has none and is to be kept.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const;
@@ -41,7 +42,8 @@ class FeedForward {
                        const Gradients& g, Tensor x, bool add) const;
 
  private:
-  int64_t width_, features_;
+  int64_t width_, features_, products_;  // of x for each feature: 1, or with SwiGLU 2
+  Activation activation_;
   Linear fc_, proj_;
 };
 

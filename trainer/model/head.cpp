@@ -6,10 +6,15 @@
 
 namespace megalith {
 
-Head::Head(Declarations& model, int64_t width, const Embedding& embedding)
+Head::Head(Declarations& model, const ModelConfig& config, const Embedding& embedding)
     : units_{model.begin_unit("final norm"), embedding.units().front()},
-      norm_(model, "ln_f", width),
-      logits_(embedding.table()) {}
+      norm_(model, "ln_f", config),
+      logits_(config.tied_head ? embedding.table() : declare_matrix(model, config)) {}
+
+Param Head::declare_matrix(Declarations& model, const ModelConfig& config) {
+  units_.back() = model.begin_unit("head matrix");
+  return model.parameter(token_matrix("lm_head.weight", config));
+}
 
 // The result is in scratch until the caller's scope ends.
 Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {

@@ -1,4 +1,4 @@
-// The top of the model: logits = norm(x) table^T, the loss, and their gradients in one pass. The logits exist for a
+// The top of the model: logits = norm(x) matrix^T, the loss, and their gradients in one pass. The logits exist for a
 // chunk of rows at a time (PassShape::head_rows) and are overwritten with their gradient, so neither all of them nor a
 // copy is ever in memory.
 #pragma once
@@ -13,9 +13,10 @@ namespace megalith {
 
 class Head {
  public:
-  // Declares a unit, the final norm; the logits are products with the embedding's table, which is tied. Its calls are
-  // given the tensors of the norm's unit and of the table's, in this order.
-  Head(Declarations& model, int64_t width, const Embedding& embedding);
+  // Declares a unit, the final norm; the logits are products with the embedding's table, which then is tied, or with a
+  // matrix of the head's own, another unit. Its calls are given the tensors of the norm's unit and of the matrix's, in
+  // this order.
+  Head(Declarations& model, const ModelConfig& config, const Embedding& embedding);
 
   const std::vector<size_t>& units() const { return units_; }
 
@@ -35,6 +36,7 @@ class Head {
 
  private:
   Norm::Saved norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const;
+  Param declare_matrix(Declarations& model, const ModelConfig& config);
   template <class Use>
   void in_chunks(const Context& c, std::span<const UnitTensors> w, Tensor h, Use use) const;
 

@@ -13,11 +13,13 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
                                .split = shape.split,
                                .row_groups = shape.row_groups,
                                .stored_transposed = true})),
-      bias_(model.parameter({.name = name + ".bias",
+      bias_in_residual_(shape.split == Split::columns) {
+  if (shape.bias)
+    bias_ = model.parameter({.name = name + ".bias",
                              .shape = {shape.out},
                              .split = shape.split == Split::rows ? Split::rows : Split::none,
-                             .row_groups = shape.row_groups})),
-      bias_in_residual_(shape.split == Split::columns) {}
+                             .row_groups = shape.row_groups});
+}
 
 void Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
   linear_forward(c.s, y, x, w[weight_], own_bias(w));

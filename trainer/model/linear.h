@@ -16,11 +16,12 @@ class Linear {
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
     std::vector<int64_t> row_groups{};  // of the output, each of which is split by itself: q, k, v
+    bool bias = true;
   };
-  // Declares `name`.weight, from normal(0, std), and `name`.bias, from 0.
+  // Declares `name`.weight, from normal(0, std), and `name`.bias, if there is one, from 0.
   Linear(Declarations& model, const std::string& name, const Shape& shape, double std);
-  // Makes a layer without a bias whose weight is another layer's: the head's is the token table.
-  explicit Linear(Param tied) : weight_(tied) {}
+  // Makes a layer without a bias of a weight that is declared: the head's, which may be the token table.
+  explicit Linear(Param weight) : weight_(weight) {}
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }
   int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // output features that are here

@@ -13,9 +13,7 @@ std::vector<Block> make_blocks(Declarations& declared, const ModelConfig& config
 }  // namespace
 
 Model::Model(const ModelConfig& config)
-    : embedding_(declared_, config.vocab, config.context, config.hidden),
-      blocks_(make_blocks(declared_, config)),
-      head_(declared_, config.hidden, embedding_) {
+    : embedding_(declared_, config), blocks_(make_blocks(declared_, config)), head_(declared_, config, embedding_) {
   for (const size_t unit : embedding_.units()) declared_.units[unit].embedding = true;
   for (const size_t unit : head_.units()) declared_.units[unit].head = true;
 }

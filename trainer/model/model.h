@@ -24,7 +24,7 @@ class Model {
   }
   // Masks of dropout, over all layers.
   int64_t dropout_sites() const { return declared_.num_sites(); }
-  // The parameter whose rows are the vocabulary.
+  // The parameter whose rows are the vocabulary; a head's own matrix is split as it is.
   const ParamSpec& token_table() const;
 
   const Embedding& embedding() const { return embedding_; }

@@ -1,9 +1,11 @@
-// A layer norm over the width of the residual (kernels/layernorm.h), alone or as one op with the end of the residual
-// branch before it.
+// A layer norm or RMS norm over the width of the residual (kernels/layernorm.h), alone or as one op with the end of the
+// residual branch before it.
 #pragma once
 
 #include <string>
 
+#include "configs/config.h"
+#include "kernels/layernorm.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {
@@ -16,8 +18,8 @@ class Norm {
     Tensor stat;  // (R, 2) f32
   };
 
-  // Declares `name`.weight, from 1, and `name`.bias, from 0.
-  Norm(Declarations& model, const std::string& name, int64_t width);
+  // Declares `name`.weight, from 1, and for a layer norm `name`.bias, from 0.
+  Norm(Declarations& model, const std::string& name, const ModelConfig& config);
 
   // Memory for what of `a` has none, of `rows` rows.
   void allocate(Arena& arena, DType compute, int64_t rows, Saved& a) const;
@@ -31,7 +33,7 @@ class Norm {
 
   // The end of a residual branch: what it added to x, before the bias and dropout.
   struct Branch {
-    Tensor h, bias;  // (R, C), (C); in backward their gradients
+    Tensor h, bias;  // (R, C), (C) or empty; in backward their gradients
     Dropout dropout;
   };
   // sum = x + dropout(h + bias), written, and fills `a` from it.
@@ -45,7 +47,8 @@ class Norm {
 
  private:
   int64_t width_;
-  Param weight_, bias_;
+  NormRule rule_;
+  Param weight_, bias_{};
 };
 
 }  // namespace megalith
