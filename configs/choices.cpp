@@ -29,6 +29,7 @@ std::string to_string(Decay value) { return enum_word(value); }
 std::string to_string(Device value) { return enum_word(value); }
 std::string to_string(Backend value) { return enum_word(value); }
 std::string to_string(NormKind value) { return enum_word(value); }
+std::string to_string(Positions value) { return enum_word(value); }
 std::string to_string(Activation value) { return enum_word(value); }
 std::string to_string(DeviceKind value) { return enum_word(value); }
 std::string to_string(Topology value) { return enum_word(value); }

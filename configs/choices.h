@@ -33,6 +33,8 @@ inline constexpr auto enum_words<Backend> = std::array<std::string_view, 2>{"ncc
 template <>
 inline constexpr auto enum_words<NormKind> = std::array<std::string_view, 2>{"layer", "rms"};
 template <>
+inline constexpr auto enum_words<Positions> = std::array<std::string_view, 2>{"learned", "rotary"};
+template <>
 inline constexpr auto enum_words<Activation> = std::array<std::string_view, 3>{"gelu", "gelu_erf", "swiglu"};
 template <>
 inline constexpr auto enum_words<DeviceKind> = std::array<std::string_view, 2>{"gpu", "cpu"};

@@ -28,6 +28,7 @@ enum class Decay { cosine, linear, constant };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
 enum class Backend { nccl, mpi };
 enum class NormKind { layer, rms };
+enum class Positions { learned, rotary };
 enum class Activation { gelu, gelu_erf, swiglu };
 
 // The activations that backward recomputes: written "none", "selective", "each", "group_4", "contiguous".
@@ -51,9 +52,25 @@ struct ModelConfig {
   bool qkv_bias = true;  // of q, k, v
   bool tied_head = true;
   Activation activation = Activation::gelu;
-  int64_t feed_forward = 0;  // 0: 4 * hidden
+  int64_t feed_forward = 0;     // 0: 4 * hidden
+  int64_t key_value_heads = 0;  // 0: heads
+  int64_t head_size = 0;        // 0: hidden / heads
+  Positions positions = Positions::learned;
+  double rotary_base = 10000.0;
+  double rotary_share = 1.0;   // of a head's features
+  double rotary_factor = 1.0;  // 1: frequencies as they are; else Llama 3's scaling, by the next three
+  double rotary_low = 1.0;
+  double rotary_high = 4.0;
+  int64_t rotary_context = 8192;
+  bool parallel_residual = false;
   double initial_std = 0.02;
 
+  int64_t size_of_head() const { return head_size > 0 ? head_size : hidden / heads; }
+  int64_t kv_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
+  int64_t qkv_width() const { return (heads + 2 * kv_heads()) * size_of_head(); }
+  int64_t rotary_pairs() const {
+    return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share + 1e-9) / 2;
+  }
   int64_t features() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }  // of a feed-forward layer
   bool operator==(const ModelConfig&) const = default;
 };
@@ -279,6 +296,7 @@ std::string to_string(Device value);
 std::string to_string(Backend value);
 std::string to_string(NormKind value);
 std::string to_string(Activation value);
+std::string to_string(Positions value);
 std::string to_string(const ActivationCheckpointing& value);
 
 }  // namespace megalith

@@ -10,11 +10,12 @@ Table<Config> build_table() {
   Rows model(table, "model", &Config::model);
   model.number("layers", &ModelConfig::layers, "layers", between(1, 1e4), "Transformer blocks");
   model.number("hidden", &ModelConfig::hidden, "channels", between(1, 1e6), "Width of the residual stream");
-  model.number("heads", &ModelConfig::heads, "heads", between(1, 1e6), "Attention heads a layer; must divide hidden");
+  model.number("heads", &ModelConfig::heads, "heads", between(1, 1e6),
+               "Attention heads a layer; must divide hidden, unless head_size is set");
   model.number("vocab", &ModelConfig::vocab, "tokens", between(0, 2147483647),
                "Rows of the token table; 0: as many as the tokenizer has");
   model.number("context", &ModelConfig::context, "tokens", between(1, 1 << 24),
-               "Rows of the position table: the longest sequence the model can read");
+               "The longest sequence the model can read, and the rows of a learned position table");
   model.number("dropout", &ModelConfig::dropout, "probability", from_to_below(0, 1),
                "Dropout on embeddings, attention and both residual branches");
   model.word("norm", &ModelConfig::norm, "Layer norm, or RMS norm, which has no mean and no bias");
@@ -26,6 +27,26 @@ Table<Config> build_table() {
              "In the feed-forward layers: GELU in its tanh form or by erf, or SwiGLU, which multiplies two products");
   model.number("feed_forward", &ModelConfig::feed_forward, "features", between(0, 4e6),
                "Width between the matrices of a feed-forward layer; 0: 4 * hidden");
+  model.number(
+      "key_value_heads", &ModelConfig::key_value_heads, "heads", between(0, 1e6),
+      "Heads of keys and values, each shared by as many neighbouring heads; must divide heads; 0: one for each");
+  model.number("head_size", &ModelConfig::head_size, "features", between(0, 1e6), "Width of a head; 0: hidden / heads");
+  model.word("positions", &ModelConfig::positions,
+             "A table that is added to the tokens' (learned), or turned queries and keys (rotary)");
+  model.number("rotary_base", &ModelConfig::rotary_base, "", between(1, 1e12),
+               "Rotary positions: theta, by whose powers the frequencies fall from 1");
+  model.number("rotary_share", &ModelConfig::rotary_share, "share", between(1e-6, 1),
+               "Rotary positions: share of a head's features that is turned, the first ones");
+  model.number("rotary_factor", &ModelConfig::rotary_factor, "", between(1, 1e6),
+               "Rotary positions: slows low frequencies as Llama 3 does, for a longer context; 1: none");
+  model.number("rotary_low", &ModelConfig::rotary_low, "waves", between(1e-6, 1e6),
+               "Frequencies with fewer waves than this in rotary_context are slowed by all of rotary_factor");
+  model.number("rotary_high", &ModelConfig::rotary_high, "waves", between(1e-6, 1e6),
+               "Frequencies with more waves than this in rotary_context stay");
+  model.number("rotary_context", &ModelConfig::rotary_context, "tokens", between(1, 1 << 24),
+               "The context that frequencies were made for, before rotary_factor");
+  model.word("parallel_residual", &ModelConfig::parallel_residual,
+             "Attention and feed-forward layer both read the block's input, and what they add is added together");
   model.number("initial_std", &ModelConfig::initial_std, "", between(1e-6, 1),
                "Standard deviation of initial matrices and the token table; output matrices of residual branches "
                "have it over sqrt(2 * layers)");

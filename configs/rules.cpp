@@ -46,12 +46,29 @@ Found check_values(const Config& config) {
   return {};
 }
 
+Found check_model(const Config& config) {
+  const ModelConfig& model = config.model;
+  if (model.head_size == 0 && model.hidden % model.heads != 0)
+    return problem(config, "model.heads", "does not divide model.hidden = {}; these do: {}", model.hidden,
+                   fmt::join(divisors_near(model.hidden, model.heads), " "));
+  if (model.heads % model.kv_heads() != 0)
+    return problem(config, "model.key_value_heads", "does not divide model.heads = {}; these do: {}", model.heads,
+                   fmt::join(divisors_near(model.heads, model.key_value_heads), " "));
+  if (model.positions != Positions::rotary) return {};
+  const double turned = static_cast<double>(model.size_of_head()) * model.rotary_share;
+  if (const int64_t pairs = model.rotary_pairs(); pairs < 1 || pairs > 128)
+    return problem(config, "model.rotary_share",
+                   "of the {} features of a head makes {} features to be turned in pairs; 2 to 256 can be",
+                   model.size_of_head(), turned);
+  if (model.rotary_low >= model.rotary_high && model.rotary_factor != 1)
+    return problem(config, "model.rotary_low",
+                   "is not below model.rotary_high = {}; frequencies between them are blended", model.rotary_high);
+  return {};
+}
+
 Found check_shapes(const Config& config) {
   const ModelConfig& model = config.model;
   const BatchConfig& batch = config.batch;
-  if (model.hidden % model.heads != 0)
-    return problem(config, "model.heads", "does not divide model.hidden = {}; these do: {}", model.hidden,
-                   fmt::join(divisors_near(model.hidden, model.heads), " "));
   if (batch.sequence_length > model.context)
     return problem(config, "batch.sequence_length", "is beyond model.context = {}; shorten the one or raise the other",
                    model.context);
@@ -78,6 +95,10 @@ Found check_tensor_parallel(const Config& config) {
   if (config.model.heads % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree", "does not divide model.heads = {}; these do: {}",
                    config.model.heads, fmt::join(divisors_near(config.model.heads, degree), " "));
+  if (config.model.kv_heads() % degree != 0)
+    return problem(config, "parallel.tensor_parallel_degree",
+                   "does not divide model.key_value_heads = {}, and a key-value head is on one rank only; these do: {}",
+                   config.model.kv_heads(), fmt::join(divisors_near(config.model.kv_heads(), degree), " "));
   if (config.model.features() % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree",
                    "does not divide the {} features of a feed-forward layer (model.feed_forward); these do: {}",
@@ -116,7 +137,7 @@ Found check_sizes(const Config& config) {
   const auto real = [](int64_t n) { return static_cast<double>(n); };
   const double rows = real(batch.microbatch_size) * real(batch.sequence_length) *
                       (config.parallel.prescaled_batch ? 1 : real(config.parallel.tensor_parallel_degree));
-  const double wide = rows * real(std::max(model.features(), model.vocab));
+  const double wide = rows * real(std::max({model.features(), model.vocab, model.head_size * model.heads}));
   const double scores = rows * real(batch.sequence_length) * real(model.heads);
   if (std::max(wide, scores) > most_elements)
     return problem(
@@ -335,10 +356,10 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found positive.
-  for (const auto check :
-       {check_values, check_shapes, check_tensor_parallel, check_sizes, check_pipeline, check_layers_per_stage,
-        check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate, check_loss_scale,
-        check_run, check_cuda_graphs, check_trace, check_skipping, check_communication})
+  for (const auto check : {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
+                           check_layers_per_stage, check_sharding, check_placement, check_memory, check_optimizer_state,
+                           check_learning_rate, check_loss_scale, check_run, check_cuda_graphs, check_trace,
+                           check_skipping, check_communication})
     if (Found found = check(config)) return found;
   return {};
 }
@@ -352,8 +373,9 @@ void check_shape(const ModelConfig& model, const std::string& source) {
     CHECK(wrong.empty(), "{}: the model has {} = {}, which {}", source, key, toml_text(field->get(config)), wrong);
   }
   CHECK(model.vocab > 0, "{}: the model has vocab = 0, and so no tokens", source);
-  CHECK(model.hidden % model.heads == 0, "{}: the model has {} heads, which do not divide its width of {}", source,
-        model.heads, model.hidden);
+  CHECK(model.head_size > 0 || model.hidden % model.heads == 0,
+        "{}: the model has {} heads, which do not divide its width of {}", source, model.heads, model.hidden);
+  if (const Found found = check_model(config)) FAIL("{}: {}", source, found->message);
 }
 
 void validate(const Config& config) {

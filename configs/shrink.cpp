@@ -37,7 +37,8 @@ void divide(std::array<int64_t*, 4> degrees, int64_t few) {
 double parameters_of_layer(const ModelConfig& model) {
   const auto h = static_cast<double>(model.hidden), f = static_cast<double>(model.features());
   const double products = model.activation == Activation::swiglu ? 2 : 1;
-  return 4 * h * h + (products + 1) * h * f + (model.qkv_bias ? 3 * h : 0) + (model.bias ? 2 * h + products * f : 0) +
+  const auto a = static_cast<double>(model.heads * model.size_of_head()), qkv = static_cast<double>(model.qkv_width());
+  return h * (qkv + a) + (products + 1) * h * f + (model.qkv_bias ? qkv : 0) + (model.bias ? 2 * h + products * f : 0) +
          (model.norm == NormKind::layer ? 4 : 2) * h;
 }
 
@@ -60,6 +61,9 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   model.layers = std::min(model.layers, layers_a_stage * d.pipeline * parallel.virtual_stages);
   model.heads = heads_a_rank * d.tensor;
   model.hidden = head_size * model.heads;
+  if (model.key_value_heads > 0) model.key_value_heads = model.kv_heads() < config.model.heads ? d.tensor : model.heads;
+  if (model.head_size > 0) model.head_size = head_size;
+  model.rotary_share = std::max(model.rotary_share, 2.0 / head_size);
   if (model.feed_forward > 0) {  // as many times the width, in whole parts
     const int64_t part = model.hidden * config.model.feed_forward / config.model.hidden / d.tensor;
     model.feed_forward = std::max<int64_t>(1, part) * d.tensor;

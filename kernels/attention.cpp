@@ -16,6 +16,7 @@ Cost attention_cost(int products, double bytes, const AttentionDims& d) {
 void expect_dims(const char* op, const AttentionDims& d) {
   CHECK(d.B > 0 && d.T > 0 && d.H > 0 && d.D > 0, "{}: B {}, T {}, H {}, D {}; all must be positive", op, d.B, d.T, d.H,
         d.D);
+  CHECK(d.kv() > 0 && d.H % d.kv() == 0, "{}: {} key-value heads do not divide {} heads", op, d.kv(), d.H);
 }
 void expect_starts(const char* op, const Tensor& starts, const AttentionDims& d) {
   if (!starts.empty()) expect(op, "starts", starts, DType::i32, {d.B, d.T});
@@ -28,7 +29,7 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect_dims(op, dims);
   const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
   expect_compute(op, "qkv", qkv);
-  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, 3 * width);
+  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, dims.qkv_width());
   expect_matrix(op, "out", out, qkv.dtype(), rows, width);
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
   expect_starts(op, starts, dims);
@@ -45,8 +46,8 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   expect_dims(op, dims);
   const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
   expect_compute(op, "qkv", qkv);
-  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, 3 * width);
-  expect_matrix(op, "dqkv", dqkv, qkv.dtype(), rows, 3 * width);
+  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, dims.qkv_width());
+  expect_matrix(op, "dqkv", dqkv, qkv.dtype(), rows, dims.qkv_width());
   expect_matrix(op, "dout", dout, qkv.dtype(), rows, width);
   expect_matrix(op, "out", out, qkv.dtype(), rows, width);
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});

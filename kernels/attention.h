@@ -13,6 +13,7 @@
 //
 // A row of dS sums to 0, so the gradient of anything added to all keys (the key's bias) is 0. Rounding leaves a
 // residue, which AdamW would turn into full-size steps; in f32 the backward pass subtracts it from the diagonal of dS.
+// Grouped heads: Ainslie et al., GQA, arXiv 2305.13245.
 // Source: Dao et al., FlashAttention, arXiv 2205.14135; FlashAttention-2, arXiv 2307.08691.
 #pragma once
 
@@ -23,15 +24,22 @@
 namespace megalith {
 
 struct AttentionDims {
-  int64_t B, T, H, D;      // H is the local number of heads; any D, e.g. 64, 112, 128
-  int64_t first_head = 0;  // global index of the first local head, which dropout's mask uses
+  int64_t B, T, H, D;           // H is the local number of heads; any D, e.g. 64, 112, 128
+  int64_t first_head = 0;       // global index of the first local head, which dropout's mask uses
+  int64_t key_value_heads = 0;  // K, local, which divides H; 0: H
+
+  int64_t kv() const { return key_value_heads > 0 ? key_value_heads : H; }
+  int64_t group() const { return H / kv(); }  // heads that share a key-value head, neighbours
+  int64_t qkv_width() const { return (H + 2 * kv()) * D; }
 };
 
-// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, 3*H*D): row = q of all heads, then k, then v. f32, bf16 or f16.
+// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, (H + 2K) * D): row = q of all heads, then k and v of
+// the K key-value heads; head h reads key-value head h / (H / K). f32, bf16 or f16.
 void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d,
                        Tensor starts = {});
 
-// dqkv (N, 3*H*D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv, starts as in the forward pass.
+// dqkv (N, (H + 2K) * D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv, starts as in the
+// forward pass.
 void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         const AttentionDims& dims, const Dropout& d, Tensor starts = {});
 

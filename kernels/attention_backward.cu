@@ -56,11 +56,14 @@ __global__ void __launch_bounds__(threads, 1)
                     Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
-  const HeadOffsets at(s, blockIdx.z, blockIdx.y);
+  // A block that owns keys visits the queries of all heads that share them, one head after the other.
+  const int group = of_keys ? static_cast<int>(s.H / s.K) : 1;
+  const int64_t head = int64_t{blockIdx.y} * group;
+  const HeadOffsets at(s, blockIdx.z, head);
   const DocumentStarts starts(starts_, s, blockIdx.z);
   const int T = static_cast<int>(s.T);
   const int64_t C = at.out_stride;
-  const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
   // Scores are own times other; score gradients are own_gradient times other_gradient.
@@ -82,17 +85,21 @@ __global__ void __launch_bounds__(threads, 1)
     return shared_memory<uint16_t>(2 * own_bytes + 4 * other_bytes + 2 * statistics_bytes(other_tile) +
                                    i % 2 * kept_bytes(threads));
   };
-  const auto head_mask = [&] { return HeadMask(mask, s, blockIdx.z, blockIdx.y); };
-  const auto copy_other = [&](int i) {
-    copy_tile<Tiles, D, other_tile, threads>(b(i), other, at.stride, i * other_tile, T);
-    copy_tile<Tiles, D, other_tile, threads>(b_gradient(i), other_gradient, other_gradient_stride, i * other_tile, T);
+  const auto head_mask = [&](int g) { return HeadMask(mask, s, blockIdx.z, head + g); };
+  // Turn n brings tile i of head g of the group.
+  const auto copy_other = [&](int n, int g, int i) {
+    const int64_t shift = int64_t{g} * D;
+    copy_tile<Tiles, D, other_tile, threads>(b(n), other + shift, at.stride, i * other_tile, T);
+    copy_tile<Tiles, D, other_tile, threads>(b_gradient(n), other_gradient + shift, other_gradient_stride,
+                                             i * other_tile, T);
     copy_async_commit();
     if (of_keys && threadIdx.x < other_tile) {
-      const Statistics of = statistics_of(lse, delta, i * other_tile + static_cast<int>(threadIdx.x), T);
-      store(statistics(i) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
+      const Statistics of = statistics_of(lse + int64_t{g} * T, delta + int64_t{g} * T,
+                                          i * other_tile + static_cast<int>(threadIdx.x), T);
+      store(statistics(n) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
     }
     if constexpr (of_keys && dropped)
-      draw_kept<columns>(kept_of_queries(i), head_mask(), i * other_tile, first + warp_index() / 4 * 64);
+      draw_kept<columns>(kept_of_queries(n), head_mask(g), i * other_tile, first + warp_index() / 4 * 64);
   };
   const int begin = (of_keys ? first : starts.of(first)) / other_tile;
   const int last_query = first + own_tile - 1 < T ? first + own_tile - 1 : T - 1;
@@ -100,7 +107,7 @@ __global__ void __launch_bounds__(threads, 1)
   if (of_keys) end = starts.end_of(first + own_tile - 1, other_tile, begin + 1, end);
   copy_tile<Tiles, D, own_tile, threads>(a, own, at.stride, first, T);
   copy_tile<Tiles, D, own_tile, threads>(a_gradient, own_gradient, own_gradient_stride, first, T);
-  copy_other(begin);
+  copy_other(0, 0, begin);
 
   const float to_log2 = scale * log2_e;
   Statistics of_row[2] = {};
@@ -108,25 +115,28 @@ __global__ void __launch_bounds__(threads, 1)
     for (int half = 0; half < 2; half++) of_row[half] = statistics_of(lse, delta, mine + fragment_row(2 * half), T);
   [[maybe_unused]] KeptOfKeys<1> kept_of_keys;
   float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
-  for (int i = begin; i < end; i++) {
+  int next = begin, next_head = 0;
+  for (int n = 0; next_head < group; n++) {
+    const int theirs = next * other_tile;
+    [[maybe_unused]] const int g = next_head;
+    if (++next == end) next = begin, next_head++;
     copy_async_wait<0>();
     sync_threads();  // this tile has arrived, and all threads are done with the previous one
-    if (i + 1 < end) copy_other(i + 1);
-    const int theirs = i * other_tile;
+    if (next_head < group) copy_other(n + 1, next_head, next);
     if (of_keys ? theirs + other_tile - 1 < mine : theirs > mine + 15) continue;
     if (of_keys ? starts.of(theirs) > mine + 15 : starts.of(mine) > theirs + other_tile - 1) continue;
     unsigned kept = ~0u;
-    if constexpr (dropped && of_keys) kept = kept_of<columns, 4>(kept_of_queries(i));
+    if constexpr (dropped && of_keys) kept = kept_of<columns, 4>(kept_of_queries(n));
     if constexpr (dropped && !of_keys) {
-      kept_of_keys.draw(head_mask(), mine, theirs);  // while few registers are in use
+      kept_of_keys.draw(head_mask(0), mine, theirs);  // while few registers are in use
       kept = kept_of_keys.from(0, theirs);
     }
     float scores[1][columns][4], dp[1][columns][4];
-    Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(i));
-    Tiles::template multiply_rows<own_tile, other_tile>(dp, a_gradient, b_gradient(i));
+    Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(n));
+    Tiles::template multiply_rows<own_tile, other_tile>(dp, a_gradient, b_gradient(n));
     const auto of = [&](int j, int e) {
       if constexpr (!of_keys) return of_row[e / 2];
-      const Vector<float, 2> two = load<2>(statistics(i) + 2 * (j * 8 + fragment_column(e)));
+      const Vector<float, 2> two = load<2>(statistics(n) + 2 * (j * 8 + fragment_column(e)));
       return Statistics{two[0], two[1]};
     };
     const auto factor = [&](int j, int e) { return dropped && !(kept >> (4 * j + e) & 1) ? 0 : mask.scale; };
@@ -149,22 +159,22 @@ __global__ void __launch_bounds__(threads, 1)
       for (int half = 0; half < 2; half++) {
         float weight[2];
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-          const int e = 2 * half + n;
-          weight[n] = scores[0][j][e] * factor(j, e);
+        for (int m = 0; m < 2; m++) {
+          const int e = 2 * half + m;
+          weight[m] = scores[0][j][e] * factor(j, e);
           dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
         }
         if constexpr (of_keys) weights[0][j / 2][j % 2 * 2 + half] = pack<E>(weight[0], weight[1]);
       }
-    if constexpr (of_keys) Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
+    if constexpr (of_keys) Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(n));
     pack_weights<E>(gradients[0], dp[0]);
-    Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
+    Tiles::template multiply_weights<other_tile>(sums, gradients, b(n));
   }
   sync_threads();  // no thread multiplies with the own rows any more
-  E* to = dqkv + at.qkv;
   const float scaled[2] = {scale, scale}, one[2] = {1, 1};
-  write_rows<Tiles, D, own_tile>(of_keys ? to + C : to, at.stride, mine, T, sums[0], scaled, a, row);
-  if constexpr (of_keys) write_rows<Tiles, D, own_tile>(to + 2 * C, at.stride, mine, T, dv[0], one, a_gradient, row);
+  write_rows<Tiles, D, own_tile>(dqkv + (of_keys ? at.keys : at.qkv), at.stride, mine, T, sums[0], scaled, a, row);
+  if constexpr (of_keys)
+    write_rows<Tiles, D, own_tile>(dqkv + at.values, at.stride, mine, T, dv[0], one, a_gradient, row);
 }
 
 // Host: launches both kernels.
@@ -175,13 +185,13 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
     using Tiles = WarpTiles<E, D>;
     const auto bytes = [](int other_tile) { return backward_bytes<Tiles>(other_tile); };
     with_rows<1, 16>(queue, bytes, [&](auto other_tile) {
-      const auto run = [&](auto kernel) {
-        launch(queue, {"attention_backward", grid_of(dims, own_tile), threads, bytes(other_tile)}, kernel,
+      const auto run = [&](auto kernel, int64_t heads) {
+        launch(queue, {"attention_backward", grid_of(dims, own_tile, heads), threads, bytes(other_tile)}, kernel,
                dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(),
                pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
       };
-      run(backward_kernel<E, D, other_tile, true, dropped>);
-      run(backward_kernel<E, D, other_tile, false, dropped>);
+      run(backward_kernel<E, D, other_tile, true, dropped>, dims.kv());
+      run(backward_kernel<E, D, other_tile, false, dropped>, dims.H);
     });
   });
 }
@@ -190,7 +200,9 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         Tensor starts, const AttentionDims& dims, const Dropout& d) {
   const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
-  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, dims) > 0;
+  // The kernels for Hopper take a key-value head for every head; where heads share them, those for every GPU serve.
+  const bool hopper =
+      tiles && queue.chip.generation == 9 && dims.group() == 1 && hopper_backward_accumulators(queue, dims) > 0;
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,

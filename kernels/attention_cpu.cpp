@@ -309,17 +309,18 @@ void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts, con
     E* out = out_.data<E>();
     float* lse = lse_.data<float>();
     const E* qkv = qkv_.data<E>();
-    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
+    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width(), group = dims.group();
+    const int64_t to_values = dims.kv() * D;
     const HeadDims s(dims);
     parallel_for(dims.B * H, 2 * T * T * D, [=](int64_t begin, int64_t end) {
       const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(ForwardHead::floats(s)));
       const ForwardHead head(scratch.get(), s);
       for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / H, h = i % H;
-        const E* q = qkv + b * T * 3 * C + h * D;
-        gather(head.q, q, 3 * C, s, scale_of(s));
-        gather(head.k, q + C, 3 * C, s, 1);
-        gather(head.v, q + 2 * C, 3 * C, s, 1);
+        const E *row = qkv + b * T * width, *k = row + C + h / group * D;
+        gather(head.q, row + h * D, width, s, scale_of(s));
+        gather(head.k, k, width, s, 1);
+        gather(head.v, k + to_values, width, s, 1);
         forward_head(head, lse + i * T, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
         scatter(out + b * T * C + h * D, C, head.k, s, 1);
       }
@@ -336,30 +337,41 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
     float* delta = delta_.data<float>();
     const E *dout = dout_.data<E>(), *out = out_.data<E>(), *qkv = qkv_.data<E>();
     const float* lse = lse_.data<float>();
-    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
+    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
+    const int64_t K = dims.kv(), group = dims.group();
     const HeadDims s(dims);
-    parallel_for(dims.B * H, 5 * T * T * D, [=](int64_t begin, int64_t end) {
-      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardHead::floats(s)));
+    parallel_for(dims.B * K, 5 * group * T * T * D, [=](int64_t begin, int64_t end) {
+      const int64_t sums = group > 1 ? 2 * s.floats() : 0;  // of the group's dk, then of its dv
+      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardHead::floats(s) + sums));
       const BackwardHead head(scratch.get(), s);
-      for (int64_t i = begin; i < end; i++) {
-        const int64_t b = i / H, h = i % H, first = b * T * C + h * D;
-        for (int64_t t = 0; t < T; t++) {
-          float dot = 0;
+      float *dk = group > 1 ? scratch.get() + BackwardHead::floats(s) : head.k,
+            *dv = group > 1 ? dk + s.floats() : head.v;
+      for (int64_t j = begin; j < end; j++) {
+        const int64_t b = j / K, to_keys = b * T * width + C + j % K * D, to_values = to_keys + K * D;
+        if (group > 1) std::fill(dk, dk + sums, 0.0f);
+        for (int64_t h = j % K * group; h < (j % K + 1) * group; h++) {
+          const int64_t i = b * H + h, first = b * T * C + h * D, to_queries = b * T * width + h * D;
+          for (int64_t t = 0; t < T; t++) {
+            float dot = 0;
 #pragma omp simd reduction(+ : dot)
-          for (int64_t c = 0; c < D; c++) dot += get(out[first + t * C + c]) * get(dout[first + t * C + c]);
-          delta[i * T + t] = dot;
+            for (int64_t c = 0; c < D; c++) dot += get(out[first + t * C + c]) * get(dout[first + t * C + c]);
+            delta[i * T + t] = dot;
+          }
+          gather(head.q, qkv + to_queries, width, s, scale_of(s));
+          gather(head.k, qkv + to_keys, width, s, 1);
+          gather(head.v, qkv + to_values, width, s, 1);
+          gather(head.dout, dout + first, C, s, 1);
+          backward_head(head, lse + i * T, delta + i * T, std::is_same_v<E, float>, s, starts_of(starts, b),
+                        HeadDropout(d, dims, b, h));
+          scatter(dqkv + to_queries, width, head.dq, s, scale_of(s));
+          if (group == 1) continue;
+#pragma omp simd
+          for (int64_t c = 0; c < s.floats(); c++) dk[c] += head.k[c];
+#pragma omp simd
+          for (int64_t c = 0; c < s.floats(); c++) dv[c] += head.v[c];
         }
-        const E* q = qkv + b * T * 3 * C + h * D;
-        E* dq = dqkv + b * T * 3 * C + h * D;
-        gather(head.q, q, 3 * C, s, scale_of(s));
-        gather(head.k, q + C, 3 * C, s, 1);
-        gather(head.v, q + 2 * C, 3 * C, s, 1);
-        gather(head.dout, dout + first, C, s, 1);
-        backward_head(head, lse + i * T, delta + i * T, std::is_same_v<E, float>, s, starts_of(starts, b),
-                      HeadDropout(d, dims, b, h));
-        scatter(dq, 3 * C, head.dq, s, scale_of(s));
-        scatter(dq + C, 3 * C, head.k, s, 1);
-        scatter(dq + 2 * C, 3 * C, head.v, s, 1);
+        scatter(dqkv + to_keys, width, dk, s, 1);
+        scatter(dqkv + to_values, width, dv, s, 1);
       }
     });
   });

@@ -15,16 +15,18 @@ namespace megalith::cuda::attention {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2_e = 1.4426950408889634f;
 
-// The offsets of a head in qkv (N, 3*H*D), where consecutive positions are `stride` elements apart, in tensors (N,
-// H*D), a third of that apart, and in (B, H, T), from `statistics` on.
+// The offsets of a head in qkv (N, (H + 2K) * D), where consecutive positions are `stride` elements apart, of its q, k
+// and v, in tensors (N, H*D), `out_stride` apart, and in (B, H, T), from `statistics` on.
 struct Heads {
-  int64_t T, H, D, first_head;
+  int64_t T, H, D, first_head, K;
 };
 struct HeadOffsets {
-  int64_t qkv, stride, out, out_stride, statistics;
+  int64_t qkv, stride, keys, values, out, out_stride, statistics;
   __device__ HeadOffsets(const Heads& s, int64_t b, int64_t h)
-      : qkv(b * s.T * 3 * s.H * s.D + h * s.D),
-        stride(3 * s.H * s.D),
+      : qkv(b * s.T * (s.H + 2 * s.K) * s.D + h * s.D),
+        stride((s.H + 2 * s.K) * s.D),
+        keys(b * s.T * stride + (s.H + h / (s.H / s.K)) * s.D),
+        values(keys + s.K * s.D),
         out(b * s.T * s.H * s.D + h * s.D),
         out_stride(s.H * s.D),
         statistics((b * s.H + h) * s.T) {}
@@ -250,17 +252,18 @@ void with_constants(DType type, const AttentionDims& dims, const Dropout& d, F&&
   }
 }
 
-inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head}; }
+inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head, dims.kv()}; }
 inline const int32_t* pointer_to(const Tensor& starts) { return starts.empty() ? nullptr : starts.data<int32_t>(); }
 inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 
-// Host: returns a grid with one block for each tile of each head.
-inline dim3 grid_of(const AttentionDims& dims, int rows) {
+// Host: returns a grid with one block for each tile of each head, or of each of so many key-value heads.
+inline dim3 grid_of(const AttentionDims& dims, int rows, int64_t heads) {
   CHECK(dims.H < 65536 && dims.B < 65536, "attention of {} sequences with {} heads; a launch takes 65535 of each",
         dims.B, dims.H);
   CHECK(dims.T < int64_t{1} << 30, "attention over {} positions; the CUDA kernels count to 2^30", dims.T);
-  return {blocks_for(dims.T, rows), static_cast<unsigned>(dims.H), static_cast<unsigned>(dims.B)};
+  return {blocks_for(dims.T, rows), static_cast<unsigned>(heads), static_cast<unsigned>(dims.B)};
 }
+inline dim3 grid_of(const AttentionDims& dims, int rows) { return grid_of(dims, rows, dims.H); }
 
 // Host: the same with an order of heads, at most `most` at once.
 inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
@@ -273,7 +276,8 @@ inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
   return head_order(heads, tiles, most);
 }
 
-// These serve what fits_tiles accepts, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
+// These serve what fits_tiles accepts, where no heads share keys, on Hopper: attention_forward_hopper.cu,
+// attention_backward_hopper.cu.
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                     const Dropout& d);
 // The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it,

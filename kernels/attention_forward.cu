@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(threads, blocks)
   using Tiles = WarpTiles<E, D>;
   const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const DocumentStarts starts(starts_, s, blockIdx.z);
-  const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
+  const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values;
   const int T = static_cast<int>(s.T);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest tiles go first
   const int mine = first + warp_index() * warp_rows;
@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(threads, blocks)
 void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                        const Dropout& d) {
   if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, starts, dims, d);
-  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
+  // The kernels for Hopper take a key-value head for every head; where heads share them, those for every GPU serve.
+  if (queue.chip.generation == 9 && dims.group() == 1) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     using Memory = WarpTiles<E, D>;

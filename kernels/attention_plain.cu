@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(threads)
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const DocumentStarts starts(starts_, s, blockIdx.z);
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest tiles go first
-  const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
+  const Rows<E> q{qkv + at.qkv, at.stride}, k{qkv + at.keys, at.stride}, v{qkv + at.values, at.stride};
   float* sums = shared_memory<float>(sizeof(ForwardShared));
   const int rows = num_within(first, s.T);
   clear(sums, tile * s.D);
@@ -150,69 +150,78 @@ __global__ void __launch_bounds__(threads)
     lse[at.statistics + first + threadIdx.x] = top[threadIdx.x] + logf(total[threadIdx.x]);
 }
 
-// of_keys: the block owns keys and writes dk and dv; else it owns queries and writes dq, and for f32 subtracts the
-// residue of each row's sum from the diagonal of dS (attention.h), also in the dk that is already written.
+// of_keys: the block owns keys and writes dk and dv, sums over the heads that share them; else it owns the queries of
+// these heads, one head after the other, and writes dq, and for f32 subtracts the residue of each row's sum from the
+// diagonal of dS (attention.h), also in the dk that is already written.
 template <class E, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(threads)
     backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
                     Heads s, Mask mask, float scale) {
   constexpr bool balanced = !of_keys && std::is_same_v<E, float>;
   auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardShared>();
-  const HeadOffsets at(s, blockIdx.z, blockIdx.y);
-  const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const DocumentStarts starts(starts_, s, blockIdx.z);
-  const int64_t T = s.T, D = s.D, C = at.out_stride;
-  const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + C, at.stride}, v{k.head + C, at.stride};
-  const Rows<E> dout{dout_ + at.out, at.out_stride};
-  const Rows<E> own = of_keys ? k : q, own_gradient = of_keys ? v : dout;
-  const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
+  const int64_t T = s.T, D = s.D, group = s.H / s.K;
   const int64_t first = (of_keys ? int64_t{blockIdx.x} : gridDim.x - 1 - int64_t{blockIdx.x}) * tile;
   float *sums = shared_memory<float>(sizeof(BackwardShared)), *dv = sums + tile * D;
   const int rows = num_within(first, T);
-  clear(sums, (of_keys ? 2 : 1) * tile * D);
-  if (threadIdx.x < tile) excess[threadIdx.x] = 0;
   const int64_t last = of_keys ? T - 1 : first;
-  for (int64_t begin = of_keys ? first : starts.of(first) / tile * tile; begin <= last; begin += tile) {
-    if (of_keys && starts.of(begin) >= first + tile) break;  // later queries belong to other documents too
-    Product scores, dp;
-    multiply_rows(scores, scratch, own, first, other, begin, T, D);
-    multiply_rows(dp, scratch, own_gradient, first, other_gradient, begin, T, D);
-    for (int r = 0; r < 2; r++)
-      for (int c = 0; c < 2; c++) {
-        const int64_t mine = first + own_row(r), theirs = begin + own_column(c);
-        const int64_t query = of_keys ? theirs : mine, key = of_keys ? mine : theirs;
-        float p = 0, ds = 0;
-        if (key <= query && query < T && key >= starts.of(query)) {
-          float factor = 1;
-          if constexpr (dropped) factor = head_mask.keeps(query, key) ? mask.scale : 0;
-          p = expf(scores[r][c] * scale - lse[at.statistics + query]);
-          ds = p * fmaf(dp[r][c], factor, -delta[at.statistics + query]);
-          p *= factor;
+  for (int64_t h = blockIdx.y * group; h < (blockIdx.y + 1) * group; h++) {
+    const HeadOffsets at(s, blockIdx.z, h);
+    const HeadMask head_mask(mask, s, blockIdx.z, h);
+    const Rows<E> q{qkv + at.qkv, at.stride}, k{qkv + at.keys, at.stride}, v{qkv + at.values, at.stride};
+    const Rows<E> dout{dout_ + at.out, at.out_stride};
+    const Rows<E> own = of_keys ? k : q, own_gradient = of_keys ? v : dout;
+    const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
+    const bool is_first = h == blockIdx.y * group;
+    if (!of_keys || is_first) {
+      if (!is_first) sync_threads();  // the sums of the head before are written
+      clear(sums, (of_keys ? 2 : 1) * tile * D);
+      if (threadIdx.x < tile) excess[threadIdx.x] = 0;
+    }
+    for (int64_t begin = of_keys ? first : starts.of(first) / tile * tile; begin <= last; begin += tile) {
+      if (of_keys && starts.of(begin) >= first + tile) break;  // later queries belong to other documents too
+      Product scores, dp;
+      multiply_rows(scores, scratch, own, first, other, begin, T, D);
+      multiply_rows(dp, scratch, own_gradient, first, other_gradient, begin, T, D);
+      for (int r = 0; r < 2; r++)
+        for (int c = 0; c < 2; c++) {
+          const int64_t mine = first + own_row(r), theirs = begin + own_column(c);
+          const int64_t query = of_keys ? theirs : mine, key = of_keys ? mine : theirs;
+          float p = 0, ds = 0;
+          if (key <= query && query < T && key >= starts.of(query)) {
+            float factor = 1;
+            if constexpr (dropped) factor = head_mask.keeps(query, key) ? mask.scale : 0;
+            p = expf(scores[r][c] * scale - lse[at.statistics + query]);
+            ds = p * fmaf(dp[r][c], factor, -delta[at.statistics + query]);
+            p *= factor;
+          }
+          gradients[cell(own_row(r), own_column(c))] = ds;
+          if constexpr (of_keys) weights[cell(own_row(r), own_column(c))] = p;
         }
-        gradients[cell(own_row(r), own_column(c))] = ds;
-        if constexpr (of_keys) weights[cell(own_row(r), own_column(c))] = p;
-      }
-    sync_threads();
-    if constexpr (balanced)
-      for (int row = warp_index(); row < rows; row += warps) {
-        const float sum = warp_sum(gradients[cell(row, lane_index())]);
-        if (lane_index() == 0) excess[row] += sum;
-      }
-    add_weighted(sums, gradients, rows, nullptr, scratch, other, begin, T, D);
-    if constexpr (of_keys) add_weighted(dv, weights, rows, nullptr, scratch, other_gradient, begin, T, D);
+      sync_threads();
+      if constexpr (balanced)
+        for (int row = warp_index(); row < rows; row += warps) {
+          const float sum = warp_sum(gradients[cell(row, lane_index())]);
+          if (lane_index() == 0) excess[row] += sum;
+        }
+      add_weighted(sums, gradients, rows, nullptr, scratch, other, begin, T, D);
+      if constexpr (of_keys) add_weighted(dv, weights, rows, nullptr, scratch, other_gradient, begin, T, D);
+    }
+    if constexpr (balanced) {
+      E *to = dqkv + at.qkv, *to_keys = dqkv + at.keys;
+      write_sums(to, at.stride, sums, first, T, D, [&](int row, int64_t c, float sum) {
+        const int64_t t = (first + row) * at.stride + c;
+        to_keys[t] -= excess[row] * q.head[t] * scale;
+        return (sum - excess[row] * k.head[t]) * scale;
+      });
+    } else if constexpr (!of_keys) {
+      write_sums(dqkv + at.qkv, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
+    }
   }
-  E* to = dqkv + at.qkv;
   if constexpr (of_keys) {
-    write_sums(to + C, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
-    write_sums(to + 2 * C, at.stride, dv, first, T, D, [&](int, int64_t, float sum) { return sum; });
-  } else if constexpr (balanced) {
-    write_sums(to, at.stride, sums, first, T, D, [&](int row, int64_t c, float sum) {
-      const int64_t t = (first + row) * at.stride + c;
-      to[C + t] -= excess[row] * q.head[t] * scale;
-      return (sum - excess[row] * k.head[t]) * scale;
-    });
-  } else {
-    write_sums(to, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
+    const HeadOffsets at(s, blockIdx.z, blockIdx.y * group);
+    write_sums(dqkv + at.keys, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
+    write_sums(dqkv + at.values, at.stride, dv, first, T, D, [&](int, int64_t, float sum) { return sum; });
   }
 }
 
@@ -249,10 +258,10 @@ void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor 
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
-      launch(queue, {name, grid_of(dims, tile), threads, of_keys}, backward_kernel<E, true, dropped>, dqkv.data<E>(),
-             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims),
-             mask_of(d), scale_of(dims));
-      launch(queue, {name, grid_of(dims, tile), threads, of_queries}, backward_kernel<E, false, dropped>,
+      launch(queue, {name, grid_of(dims, tile, dims.kv()), threads, of_keys}, backward_kernel<E, true, dropped>,
+             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
+             heads_of(dims), mask_of(d), scale_of(dims));
+      launch(queue, {name, grid_of(dims, tile, dims.kv()), threads, of_queries}, backward_kernel<E, false, dropped>,
              dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
              heads_of(dims), mask_of(d), scale_of(dims));
     });

@@ -12,25 +12,27 @@ constexpr int threads = 128, warps = threads / warp_size;
 
 // The sizes of a cache. It holds a row whose slot and position exist.
 struct CacheSizes {
-  int64_t slots, H, T, D;
+  int64_t slots, K, T, D, H;  // H: of the rows
+  __device__ int64_t width() const { return (H + 2 * K) * D; }
   __device__ bool holds(int64_t slot, int64_t position, int64_t longest) const {
     return 0 <= slot && slot < slots && 0 <= position && position < longest;
   }
   __device__ int64_t begin(int64_t kind, int64_t slot, int64_t h) const {
-    return ((kind * slots + slot) * H + h) * T * D;
+    return ((kind * slots + slot) * K + h) * T * D;
   }
 };
-CacheSizes sizes_of(const Tensor& cache) {
+CacheSizes sizes_of(const Tensor& cache, const Tensor& qkv) {
   const Shape& shape = cache.shape();
-  return {shape[0] / 2, shape[1], shape[2], shape[3]};
+  return {shape[0] / 2, shape[1], shape[2], shape[3], qkv.cols() / shape[3] - 2 * shape[1]};
 }
 
 template <class E>
 __global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, const int32_t* rows, CacheSizes sizes) {
-  const int64_t n = blockIdx.x, A = sizes.H * sizes.D, slot = rows[2 * n], position = rows[2 * n + 1];
+  const int64_t n = blockIdx.x, A = sizes.K * sizes.D, slot = rows[2 * n], position = rows[2 * n + 1];
   if (!sizes.holds(slot, position, sizes.T)) return;
   for (int64_t i = threadIdx.x; i < 2 * A; i += threads)
-    cache[sizes.begin(i / A, slot, i % A / sizes.D) + position * sizes.D + i % sizes.D] = qkv[n * 3 * A + A + i];
+    cache[sizes.begin(i / A, slot, i % A / sizes.D) + position * sizes.D + i % sizes.D] =
+        qkv[n * sizes.width() + sizes.H * sizes.D + i];
 }
 
 // Returns the block's sum or maximum, the same bits in every thread.
@@ -57,7 +59,9 @@ __global__ void __launch_bounds__(threads) attend_kernel(E* out, const E* qkv, c
   }
   __shared__ float scratch[warps];
   float *parts = shared_memory<float>(0), *scores = parts + warps * D;
-  const E *q = qkv + n * 3 * A + h * D, *k = cache + sizes.begin(0, slot, h), *v = cache + sizes.begin(1, slot, h);
+  const int64_t shared = h / (sizes.H / sizes.K);
+  const E* q = qkv + n * sizes.width() + h * D;
+  const E *k = cache + sizes.begin(0, slot, shared), *v = cache + sizes.begin(1, slot, shared);
   float top = -INFINITY;
   for (int64_t j = warp_index(); j <= position; j += warps) {
     float sum = 0;
@@ -92,12 +96,12 @@ void keep_keys_values(Queue queue, Tensor cache, Tensor qkv, Tensor rows) {
   with_compute_type(cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"keep_keys_values", blocks_for(qkv.rows(), 1), threads}, keep_kernel<E>, cache.data<E>(),
-           qkv.data<E>(), rows.data<int32_t>(), sizes_of(cache));
+           qkv.data<E>(), rows.data<int32_t>(), sizes_of(cache, qkv));
   });
 }
 
 void cached_attention(Queue queue, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest) {
-  const CacheSizes sizes = sizes_of(cache);
+  const CacheSizes sizes = sizes_of(cache, qkv);
   CHECK(sizes.H < 65536, "cached_attention of {} heads; a launch takes 65535", sizes.H);
   const int64_t shared = (warps * sizes.D + longest) * static_cast<int64_t>(sizeof(float));
   CHECK(

@@ -49,7 +49,8 @@ void attend(E* out, const E* q, const E* k, const E* v, int64_t n, int64_t D, fl
 
 void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
   const Shape& shape = cache_.shape();
-  const int64_t slots = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
+  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = K * D;
+  const int64_t width = qkv_.cols(), first = width - 2 * A;
   const int32_t* rows = rows_.data<int32_t>();
   check_rows("keep_keys_values", rows, N, slots, T);
   with_compute_type(cache_.dtype(), [&](auto tag) {
@@ -59,16 +60,17 @@ void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
     parallel_for(N, 2 * A, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++)
         for (int64_t kind = 0; kind < 2; kind++)
-          for (int64_t h = 0; h < H; h++)
-            std::memcpy(cache + (((kind * slots + rows[2 * n]) * H + h) * T + rows[2 * n + 1]) * D,
-                        qkv + n * 3 * A + (1 + kind) * A + h * D, static_cast<size_t>(D) * sizeof(E));
+          for (int64_t h = 0; h < K; h++)
+            std::memcpy(cache + (((kind * slots + rows[2 * n]) * K + h) * T + rows[2 * n + 1]) * D,
+                        qkv + n * width + first + kind * A + h * D, static_cast<size_t>(D) * sizeof(E));
     });
   });
 }
 
 void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int64_t longest) {
   const Shape& shape = cache_.shape();
-  const int64_t slots = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
+  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = qkv_.rows();
+  const int64_t width = qkv_.cols(), A = width - 2 * K * D, H = A / D, group = H / K;
   const int32_t* rows = rows_.data<int32_t>();
   check_rows("cached_attention", rows, N, slots, longest);
   with_compute_type(cache_.dtype(), [&](auto tag) {
@@ -79,8 +81,8 @@ void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int
       std::vector<float> scratch(static_cast<size_t>(longest + D));
       for (int64_t i = begin; i < end; i++) {
         const int64_t n = i / H, h = i % H, slot = rows[2 * n];
-        const E *keys = cache + (slot * H + h) * T * D, *values = keys + slots * H * T * D;
-        attend(out + n * A + h * D, qkv + n * 3 * A + h * D, keys, values, rows[2 * n + 1] + 1, D, scratch.data(),
+        const E *keys = cache + (slot * K + h / group) * T * D, *values = keys + slots * K * T * D;
+        attend(out + n * A + h * D, qkv + n * width + h * D, keys, values, rows[2 * n + 1] + 1, D, scratch.data(),
                scratch.data() + longest);
       }
     });

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(threads)
     for (int64_t c = lane_index() * n; c < C; c += warp_size * n) store(to_row + c, nothing);
     return;
   }
-  const T *from = wte + table_row * C, *position = wpe + position_of(row, starts, length) * C;
+  const T *from = wte + table_row * C, *position = wpe ? wpe + position_of(row, starts, length) * C : nullptr;
   constexpr int steps = 4;
   for (int64_t first = lane_index() * n; first < C; first += steps * warp_size * n) {
     Vector<T, n> a[steps], b[steps];
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads)
     for (int step = 0; step < steps; step++)
       if (const int64_t c = first + step * warp_size * n; c < C) {
         a[step] = load<n>(from + c);
-        b[step] = load<n>(position + c);
+        b[step] = load_or_zeros<n>(position, c);
       }
 #pragma unroll
     for (int step = 0; step < steps; step++)
@@ -268,8 +268,8 @@ void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tens
     using E = decltype(tag);
     launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
            in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, 16 / sizeof(E)> : forward_kernel<E, 1>, y_.data<E>(),
-           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), starts.empty() ? nullptr : starts.data<int32_t>(),
-           N, C, T, part);
+           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data_or_null<E>(),
+           starts.empty() ? nullptr : starts.data<int32_t>(), N, C, T, part);
   });
 }
 
@@ -296,7 +296,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
     return passes;
   };
 
-  float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
+  float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data_or_null<float>();
   const auto none = static_cast<int32_t>(part.count);
   if (part.count > 0) {
     launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), nullptr, N, T,
@@ -311,6 +311,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
         launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
         launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);
       }
+      if (!dwpe) return;
       const Launch of_positions{name, blocks_for(T * C, threads * n), threads};
       if (starts.empty()) return launch(queue, of_positions, position_sums_kernel<E, n>, dwpe, dy, N, C, T);
       launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, starts.data<int32_t>(), N, T,

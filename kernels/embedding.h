@@ -3,6 +3,8 @@
 // With a document mask each document has its own positions: starts (B, T) i32 is the start of each token's document in
 // its sequence, 0 <= starts[b, t] <= t, and wpe[t - starts[b, t]] is added. An empty tensor means all zeros.
 //
+// A model whose positions are elsewhere (rotary.h) has no wpe, an empty tensor, and nothing is added.
+//
 // The table may be one part of the vocabulary (vocabulary.h). A row whose token is not held is all 0, without its
 // position: each row is nonzero in one part, so y summed over the parts is exactly the whole y. The op does not sum.
 #pragma once

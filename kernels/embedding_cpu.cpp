@@ -37,12 +37,16 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tens
   with_compute_type(y_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* y = y_.data<E>();
-    const E *wte = wte_.data<E>(), *wpe = wpe_.data<E>();
+    const E *wte = wte_.data<E>(), *wpe = wpe_.data_or_null<E>();
     const int64_t C = y_.cols();
     parallel_for(y_.rows(), C, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         if (!part.holds(tokens[n])) {
           std::fill(y + n * C, y + (n + 1) * C, E{});
+          continue;
+        }
+        if (!wpe) {
+          std::copy_n(wte + (tokens[n] - part.first) * C, C, y + n * C);
           continue;
         }
         const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + positions.of(n) * C;
@@ -61,13 +65,20 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
   const Positions positions = positions_of("embedding_backward", starts, T);
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
+    float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data_or_null<float>();
     const E* dy = dy_.data<E>();
     // Threads divide the columns, so that one thread sums equal tokens in row order.
     constexpr int64_t strip = 16;
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);
       for (int64_t n = 0; n < N; n++) {
+        if (!dwpe) {
+          if (!part.holds(tokens[n])) continue;
+          float* token = dwte + (tokens[n] - part.first) * C;
+#pragma omp simd
+          for (int64_t c = first; c < last; c++) token[c] += get(dy[n * C + c]);
+          continue;
+        }
         float* position = dwpe + positions.of(n) * C;
         if (!part.holds(tokens[n])) {
 #pragma omp simd

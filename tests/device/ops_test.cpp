@@ -122,7 +122,9 @@ TEST_F(DeviceWidths, Attention) {
                                     {1, 129, 1, 112, 3},
                                     {1, 65, 1, 128},
                                     {1, 200, 1, 64},
-                                    {1, 260, 1, 128}})
+                                    {1, 260, 1, 128},
+                                    {1, 129, 6, 64, 3, 2},
+                                    {1, 260, 4, 80, 0, 1}})
     for (double p : {0.0, 0.2})
       for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {
@@ -148,7 +150,8 @@ TEST_F(DeviceWidths, AttentionOfDocuments) {
                             {{1, 257, 1, 96}, {128, 1, 127}},
                             {{1, 129, 2, 112, 3}, {127, 2}},
                             {{1, 200, 1, 128}, {63, 1, 65, 3}},
-                            {{1, 390, 1, 64}, {20, 300, 1}}})
+                            {{1, 390, 1, 64}, {20, 300, 1}},
+                            {{2, 140, 4, 64, 0, 2}, {11, 70, 1}}})
     for (double p : {0.0, 0.2})
       for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {

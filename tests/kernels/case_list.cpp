@@ -6,9 +6,10 @@ namespace {
 // Odd sizes on purpose: a tail of every vector length, and sizes on both sides of a fork.
 using Size = std::pair<int64_t, int64_t>;
 const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
-const std::vector<AttentionDims> attentions{{1, 1, 1, 1},   {2, 33, 3, 7},    {1, 64, 1, 64},  {1, 5, 2, 16},
-                                            {1, 65, 2, 64}, {1, 130, 1, 16},  {1, 34, 1, 112}, {1, 40, 2, 128},
-                                            {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
+const std::vector<AttentionDims> attentions{
+    {1, 1, 1, 1},        {2, 33, 3, 7},        {1, 64, 1, 64},       {1, 5, 2, 16},  {1, 65, 2, 64},
+    {1, 130, 1, 16},     {1, 34, 1, 112},      {1, 40, 2, 128},      {1, 3, 1, 200}, {1, 70, 2, 24, 4},
+    {2, 35, 6, 7, 3, 2}, {1, 70, 4, 64, 0, 1}, {1, 37, 4, 112, 0, 2}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
 // The norm of a single number has the gradient 0: a difference of equals times 316.
 const std::vector<Size> norms{{1, 3}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
@@ -52,7 +53,9 @@ const std::vector<Packed> packed{{{2, 33, 3, 7}, {1, 1, 2}},
                                  {{1, 150, 2, 64}, {32, 15, 1, 16, 1}},
                                  {{2, 70, 1, 112}, {3, 1, 1, 43, 17, 9, 20}},
                                  {{1, 200, 1, 24}, {7}},
-                                 {{1, 130, 1, 64}, {1000}}};
+                                 {{1, 130, 1, 64}, {1000}},
+                                 {{1, 150, 4, 64, 0, 2}, {32, 15, 1, 16, 1}},
+                                 {{2, 33, 3, 7, 0, 1}, {1, 1, 2}}};
 std::vector<Case> both(std::vector<Case> all, const std::vector<Case>& more) {
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -75,8 +78,8 @@ std::vector<Case> each_attention(F&& make) {
   });
 }
 
-const std::vector<CacheSizes> caches{{1, 1, 1, 1, 1},    {3, 2, 5, 7, 4},     {2, 3, 17, 16, 9},
-                                     {2, 2, 130, 64, 3}, {1, 1, 300, 112, 5}, {4, 2, 9, 200, 4}};
+const std::vector<CacheSizes> caches{{1, 1, 1, 1, 1},     {3, 2, 5, 7, 4},   {2, 3, 17, 16, 9},   {2, 2, 130, 64, 3},
+                                     {1, 1, 300, 112, 5}, {4, 2, 9, 200, 4}, {3, 6, 17, 7, 4, 2}, {2, 4, 33, 64, 3, 1}};
 
 struct Loss {
   int64_t N, V, padding;
@@ -130,10 +133,19 @@ const std::vector<Embedding> packed_embeddings{{2, 33, 7, {0, 65, 65}, 0, {1}},
                                                {2, 257, 16, {0, 5, 11}, 0, {257, 140}}};
 template <class F>
 std::vector<Case> each_embedding(F&& make) {
-  const auto made = [&](const Embedding& e, DType t) { return make(e.B, e.T, e.C, e.part, e.padding, t, e.documents); };
+  const auto made = [&](const Embedding& e, DType t) {
+    return make(e.B, e.T, e.C, e.part, e.padding, t, e.documents, true);
+  };
   std::vector<Case> all = each(embeddings, made), more = each(packed_embeddings, made);
   all.insert(all.end(), more.begin(), more.end());
   return all;
+}
+
+template <class F>
+std::vector<Case> without_positions(F&& make) {
+  return each(embeddings, [&](const Embedding& e, DType t) {
+    return make(e.B, e.T, e.C, e.part, e.padding, t, Documents{}, false);
+  });
 }
 
 std::vector<Case> adamw_cases() {
@@ -293,8 +305,10 @@ std::vector<Op> all_ops() {
            all.push_back(std::move(written));
          return all;
        }},
-      {"embedding_forward", [] { return each_embedding(embedding_forward_case); }},
-      {"embedding_backward", [] { return each_embedding(embedding_backward_case); }},
+      {"embedding_forward",
+       [] { return both(each_embedding(embedding_forward_case), without_positions(embedding_forward_case)); }},
+      {"embedding_backward",
+       [] { return both(each_embedding(embedding_backward_case), without_positions(embedding_backward_case)); }},
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
       {"residual_forward",
        [] {
@@ -336,6 +350,17 @@ std::vector<Op> all_ops() {
       {"linear_backward_input_gelu",
        [] {
          return each(linears, [](Linear l, DType t) { return linear_backward_input_gelu_case(l.N, l.I, l.O, t); });
+       }},
+      {"rotate",
+       [] {
+         return each_type([](auto& all, DType t) {
+           for (const bool forward : {true, false}) {
+             all.push_back(rotate_case({2, 33, 3, 7, 0, 1}, 3, t, forward));
+             all.push_back(rotate_case({1, 5, 6, 64, 0, 2}, 32, t, forward, {2, 1}));
+             all.push_back(rotate_case({2, 9, 4, 64}, 8, t, forward, {}, true));
+             all.push_back(rotate_case({1, 3, 1, 24}, 12, t, forward));
+           }
+         });
        }},
       {"attention_forward", [] { return each_attention(attention_forward_case); }},
       {"keep_keys_values", [] { return each(caches, keep_keys_values_case); }},

@@ -320,14 +320,14 @@ namespace {
 struct Head {
   Head(Doubles& d, const AttentionDims& dims, const Dropout& drop, int64_t b, int64_t h)
       : T(dims.T), D(dims.D), p(at(T * T)), keep(at(T * T)), lse(at(T)) {
-    const int64_t width = dims.H * D;
-    const auto part = [&](int64_t which) {
+    const int64_t K = dims.kv(), shared = h / (dims.H / K);
+    const auto head_of = [&](int64_t number) {
       Values m(at(T * D));
       for (int64_t i = 0; i < T * D; i++)
-        m[at(i)] = d["qkv"][at((b * T + i / D) * 3 * width + which * width + h * D + i % D)];
+        m[at(i)] = d["qkv"][at((b * T + i / D) * dims.qkv_width() + number * D + i % D)];
       return m;
     };
-    q = part(0), k = part(1), v = part(2);
+    q = head_of(h), k = head_of(dims.H + shared), v = head_of(dims.H + K + shared);
     const Values& starts = d["starts"];
     for (int64_t i = 0; i < T; i++) {
       double sum = 0;
@@ -352,7 +352,8 @@ void for_each_head(Doubles& d, const AttentionDims& dims, const Dropout& drop,
     for (int64_t h = 0; h < dims.H; h++) use(b, h, Head(d, dims, drop, b, h));
 }
 std::string dims_str(const AttentionDims& a, double p, const Documents& documents) {
-  return fmt::format("B{} T{} H{} D{} p {}{}", a.B, a.T, a.H, a.D, p, name_of(documents));
+  return fmt::format("B{} T{} H{}{} D{} p {}{}", a.B, a.T, a.H, a.kv() == a.H ? "" : fmt::format(" of {}", a.kv()), a.D,
+                     p, name_of(documents));
 }
 // Keeps documents apart, if there are any: the case has the argument `starts`, the last.
 void add_starts(Case& c, const Documents& documents, int64_t B, int64_t T) {
@@ -361,29 +362,76 @@ void add_starts(Case& c, const Documents& documents, int64_t B, int64_t T) {
 Tensor starts_in(const Tensors& a, size_t others) { return a.size() > others ? a.back() : Tensor{}; }
 }  // namespace
 
+Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward, const Documents& documents,
+                 bool kept) {
+  const int64_t N = dims.B * dims.T;
+  const RotaryScaling scaling{.factor = 4, .original_context = 100};
+  const Rotation rotation = make_rotation(pairs, 50, scaling);
+  Case c{.op = "rotate",
+         .shape = fmt::format("B{} T{} H{} of {} D{} pairs {}{}{}{}", dims.B, dims.T, dims.H, dims.kv(), dims.D, pairs,
+                              forward ? "" : " back", name_of(documents), kept ? " kept" : ""),
+         .dtype = t,
+         .args = {out("qkv", t, {N, dims.qkv_width()})},
+         .run =
+             [=](Stream& s, const Tensors& a) {
+               RowPositions positions;
+               if (a.size() > 1) (kept ? positions.rows : positions.starts) = a[1];
+               rotate(s, a[0], dims, rotation, positions, forward);
+             },
+         .twin =
+             [=](Doubles& d) {
+               const Values& starts = d["starts"];
+               const Values& rows = d["rows"];
+               for (int64_t n = 0; n < N; n++)
+                 for (int64_t h = 0; h < dims.H + dims.kv(); h++)
+                   for (int64_t i = 0; i < pairs; i++) {
+                     double f = std::pow(50, -double(i) / double(pairs));
+                     const double waves = scaling.original_context * f / (2 * std::numbers::pi);
+                     if (waves < 1)
+                       f /= 4;
+                     else if (waves < 4)
+                       f = (4 - waves) / 3 * f / 4 + (waves - 1) / 3 * f;
+                     double position = double(n % dims.T);
+                     if (!starts.empty()) position -= starts[at(n)];
+                     if (!rows.empty()) position = rows[at(2 * n + 1)];
+                     const double angle = (forward ? 1 : -1) * position * f;
+                     double& x = d["qkv"][at(n * dims.qkv_width() + h * dims.D + i)];
+                     double& y = d["qkv"][at(n * dims.qkv_width() + h * dims.D + i + pairs)];
+                     const double before = x;
+                     x = x * std::cos(angle) - y * std::sin(angle);
+                     y = y * std::cos(angle) + before * std::sin(angle);
+                   }
+             },
+         .accumulates = {"qkv"}};
+  if (!documents.empty()) c.args.push_back(starts_of(documents, dims.B, dims.T));
+  if (kept) c.args.push_back(integers("rows", {N, 2}, 0, 1 << 17));
+  return c;
+}
+
 Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents) {
   const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
-  Case made{.op = "attention_forward",
-            .shape = dims_str(dims, p, documents),
-            .dtype = t,
-            .args = {out("out", t, {N, C}), out("lse", f32, {dims.B, dims.H, dims.T}), in("qkv", t, {N, 3 * C})},
-            .run = [=](Stream& s,
-                       const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p), starts_in(a, 3)); },
-            .twin =
-                [=](Doubles& d) {
-                  for_each_head(d, dims, mask_of(p), [&](int64_t b, int64_t h, const Head& head) {
-                    const int64_t T = dims.T, D = dims.D;
-                    for (int64_t i = 0; i < T; i++) {
-                      d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
-                      for (int64_t c = 0; c < D; c++) {
-                        double sum = 0;
-                        for (int64_t j = 0; j <= i; j++)
-                          sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
-                        d["out"][at((b * T + i) * C + h * D + c)] = sum;
-                      }
-                    }
-                  });
-                }};
+  Case made{
+      .op = "attention_forward",
+      .shape = dims_str(dims, p, documents),
+      .dtype = t,
+      .args = {out("out", t, {N, C}), out("lse", f32, {dims.B, dims.H, dims.T}), in("qkv", t, {N, dims.qkv_width()})},
+      .run = [=](Stream& s,
+                 const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p), starts_in(a, 3)); },
+      .twin =
+          [=](Doubles& d) {
+            for_each_head(d, dims, mask_of(p), [&](int64_t b, int64_t h, const Head& head) {
+              const int64_t T = dims.T, D = dims.D;
+              for (int64_t i = 0; i < T; i++) {
+                d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
+                for (int64_t c = 0; c < D; c++) {
+                  double sum = 0;
+                  for (int64_t j = 0; j <= i; j++)
+                    sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
+                  d["out"][at((b * T + i) * C + h * D + c)] = sum;
+                }
+              }
+            });
+          }};
   add_starts(made, documents, dims.B, dims.T);
   return made;
 }
@@ -394,8 +442,8 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
   Case c{.op = "attention_backward",
          .shape = dims_str(dims, p, documents),
          .dtype = t,
-         .args = {out("dqkv", t, {N, 3 * C}), out("delta", f32, rows), in("dout", t, {N, C}), in("out", t, {N, C}),
-                  in("lse", f32, rows), in("qkv", t, {N, 3 * C})},
+         .args = {out("dqkv", t, {N, dims.qkv_width()}), out("delta", f32, rows), in("dout", t, {N, C}),
+                  in("out", t, {N, C}), in("lse", f32, rows), in("qkv", t, {N, dims.qkv_width()})},
          .run =
              [=](Stream& s, const Tensors& a) {
                attention_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], dims, mask_of(p), starts_in(a, 6));
@@ -422,11 +470,15 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
                      }
                    }
                  }
+                 const int64_t shared = dims.H + h / dims.group();
+                 const bool is_first = h % dims.group() == 0;
                  for (int64_t i = 0; i < T * D; i++) {
-                   const int64_t first = (b * T + i / D) * 3 * C + h * D + i % D;
-                   d["dqkv"][at(first)] = dq[at(i)];
-                   d["dqkv"][at(first + C)] = dk[at(i)];
-                   d["dqkv"][at(first + 2 * C)] = dv[at(i)];
+                   const int64_t row = (b * T + i / D) * dims.qkv_width() + i % D;
+                   double &key = d["dqkv"][at(row + shared * D)],
+                          &value = d["dqkv"][at(row + (shared + dims.kv()) * D)];
+                   d["dqkv"][at(row + h * D)] = dq[at(i)];
+                   key = (is_first ? 0 : key) + dk[at(i)];
+                   value = (is_first ? 0 : value) + dv[at(i)];
                  }
                });
              }};

@@ -10,6 +10,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
+#include "kernels/rotary.h"
 #include "kernels/vocabulary.h"
 
 namespace megalith::test {
@@ -21,6 +22,8 @@ inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 // A cache, and so many rows of a pass.
 struct CacheSizes {
   int64_t places, H, T, D, rows;
+  int64_t K = 0;  // key-value heads; 0: H
+  int64_t kv() const { return K > 0 ? K : H; }
 };
 
 Case gelu_forward_case(int64_t N, int64_t C, DType t, GeluForm form = GeluForm::tanh);
@@ -46,9 +49,9 @@ Arg starts_of(const Documents& documents, int64_t B, int64_t T);
 std::string name_of(const Documents& documents);
 
 Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
-                            const Documents& documents = {});
+                            const Documents& documents = {}, bool positions = true);
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
-                             const Documents& documents = {});
+                             const Documents& documents = {}, bool positions = true);
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
 Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
 Case residual_backward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
@@ -56,6 +59,9 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, co
 Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
+// Rows of a pass at documents' positions, or where `kept` at those of a cache.
+Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward, const Documents& documents = {},
+                 bool kept = false);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});
 Case keep_keys_values_case(const CacheSizes& sizes, DType t);
 Case cached_attention_case(const CacheSizes& sizes, DType t);

@@ -105,7 +105,7 @@ TEST(Gradients, LinearOfGelu) {
 }
 TEST(Gradients, Attention) {
   for (double p : {0.0, 0.3})
-    for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}})
+    for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}, {2, 5, 6, 3, 0, 2}})
       for (const Documents& documents : {Documents{}, {2, 1, 4}})
         check_gradient(attention_forward_case(dims, p, f32, documents),
                        attention_backward_case(dims, p, f32, documents));

@@ -43,12 +43,13 @@ Tensor starts_among(const Tensors& a) { return a.size() > 4 ? a[4] : Tensor{}; }
 }  // namespace
 
 Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
-                            const Documents& documents) {
+                            const Documents& documents, bool positions) {
   Case made{.op = "embedding_forward",
-            .shape = fmt::format("{}x{}x{} {}{}", B, T, C, name_of(part, padding), name_of(documents)),
+            .shape = fmt::format("{}x{}x{} {}{}{}", B, T, C, name_of(part, padding), name_of(documents),
+                                 positions ? "" : " no positions"),
             .dtype = t,
             .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, part.total),
-                     in("wte", t, {part.count + padding, C}), in("wpe", t, {T + 2, C})},
+                     in("wte", t, {part.count + padding, C}), in("wpe", t, positions ? Shape{T + 2, C} : Shape{})},
             .run = [=](Stream& s,
                        const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
             .twin =
@@ -57,35 +58,37 @@ Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part
                     for (int64_t c = 0; c < C; c++) {
                       const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
                       const bool held = 0 <= row && row < part.count;
-                      d["y"][at(n * C + c)] =
-                          held ? d["wte"][at(row * C + c)] + d["wpe"][at(position_of(d, n, T) * C + c)] : 0;
+                      const double position = positions ? d["wpe"][at(position_of(d, n, T) * C + c)] : 0;
+                      d["y"][at(n * C + c)] = held ? d["wte"][at(row * C + c)] + position : 0;
                     }
                 }};
   poison(made.args[2].values, part.count * C);
-  poison(made.args[3].values, T * C);
+  if (positions) poison(made.args[3].values, T * C);
   if (!documents.empty()) made.args.push_back(starts_of(documents, B, T));
   return made;
 }
 
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
-                             const Documents& documents) {
-  Case made{.op = "embedding_backward",
-            .shape = fmt::format("{}x{}x{} {}{}", B, T, C, name_of(part, padding), name_of(documents)),
-            .dtype = t,
-            .args = {out("dwte", f32, {part.count + padding, C}), out("dwpe", f32, {T + 2, C}), in("dy", t, {B * T, C}),
-                     integers("tokens", {B * T}, 0, part.total)},
-            .run = [=](Stream& s,
-                       const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
-            .twin =
-                [=](Doubles& d) {
-                  for (int64_t n = 0; n < B * T; n++)
-                    for (int64_t c = 0; c < C; c++) {
-                      const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
-                      if (0 <= row && row < part.count) d["dwte"][at(row * C + c)] += d["dy"][at(n * C + c)];
-                      d["dwpe"][at(position_of(d, n, T) * C + c)] += d["dy"][at(n * C + c)];
-                    }
-                },
-            .accumulates = {"dwte", "dwpe"}};
+                             const Documents& documents, bool positions) {
+  Case made{
+      .op = "embedding_backward",
+      .shape = fmt::format("{}x{}x{} {}{}{}", B, T, C, name_of(part, padding), name_of(documents),
+                           positions ? "" : " no positions"),
+      .dtype = t,
+      .args = {out("dwte", f32, {part.count + padding, C}), out("dwpe", f32, positions ? Shape{T + 2, C} : Shape{}),
+               in("dy", t, {B * T, C}), integers("tokens", {B * T}, 0, part.total)},
+      .run = [=](Stream& s,
+                 const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
+      .twin =
+          [=](Doubles& d) {
+            for (int64_t n = 0; n < B * T; n++)
+              for (int64_t c = 0; c < C; c++) {
+                const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
+                if (0 <= row && row < part.count) d["dwte"][at(row * C + c)] += d["dy"][at(n * C + c)];
+                if (positions) d["dwpe"][at(position_of(d, n, T) * C + c)] += d["dy"][at(n * C + c)];
+              }
+          },
+      .accumulates = {"dwte", "dwpe"}};
   if (!documents.empty()) made.args.push_back(starts_of(documents, B, T));
   return made;
 }

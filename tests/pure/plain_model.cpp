@@ -53,23 +53,46 @@ double kept(Dropout d, int site, int64_t row, int64_t high, int64_t column) {
   return block[static_cast<size_t>(column % 64 / 16)] < dropout_threshold(d) ? 0 : 1 / (1 - d.p);
 }
 
-Rows attention(const Rows& qkv, size_t heads, const Dropout& d, int site) {
-  const size_t C = qkv[0].size() / 3, D = C / heads, T = qkv.size();
-  Rows out(T, Row(C, 0));
-  for (size_t h = 0; h < heads; h++)
+// Turns the pairs of one head's features, from `at` on.
+void turn(Row& row, size_t at, size_t position, const ModelConfig& m) {
+  const auto pairs = static_cast<size_t>(m.rotary_pairs());
+  for (size_t i = 0; i < pairs; i++) {
+    double frequency = std::pow(m.rotary_base, -2.0 * static_cast<double>(i) / (2.0 * static_cast<double>(pairs)));
+    const double wave = 2 * std::numbers::pi / frequency, context = static_cast<double>(m.rotary_context);
+    if (wave > context / m.rotary_low) {
+      frequency /= m.rotary_factor;
+    } else if (wave >= context / m.rotary_high) {
+      const double kept = (context / wave - m.rotary_low) / (m.rotary_high - m.rotary_low);
+      frequency = (1 - kept) * frequency / m.rotary_factor + kept * frequency;
+    }
+    const double angle = static_cast<double>(position) * frequency, x = row[at + i], y = row[at + pairs + i];
+    row[at + i] = x * std::cos(angle) - y * std::sin(angle);
+    row[at + pairs + i] = y * std::cos(angle) + x * std::sin(angle);
+  }
+}
+
+Rows attention(Rows qkv, const ModelConfig& m, const Dropout& d, int site) {
+  const auto H = static_cast<size_t>(m.heads), K = static_cast<size_t>(m.kv_heads());
+  const auto D = static_cast<size_t>(m.size_of_head());
+  const size_t T = qkv.size();
+  for (size_t t = 0; t < T && m.positions == Positions::rotary; t++)
+    for (size_t h = 0; h < H + K; h++) turn(qkv[t], h * D, t, m);
+  Rows out(T, Row(H * D, 0));
+  for (size_t h = 0; h < H; h++)
     for (size_t i = 0; i < T; i++) {
+      const size_t key = (H + h / (H / K)) * D, value = key + K * D;
       Row p(i + 1);
       double sum = 0;
       for (size_t j = 0; j <= i; j++) {
         double score = 0;
-        for (size_t k = 0; k < D; k++) score += qkv[i][h * D + k] * qkv[j][C + h * D + k];
+        for (size_t k = 0; k < D; k++) score += qkv[i][h * D + k] * qkv[j][key + k];
         sum += p[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
       }
       for (size_t j = 0; j <= i; j++)
         for (size_t k = 0; k < D; k++)
           out[i][h * D + k] +=
               p[j] / sum * kept(d, site, static_cast<int64_t>(i), static_cast<int64_t>(h), static_cast<int64_t>(j)) *
-              qkv[j][2 * C + h * D + k];
+              qkv[j][value + k];
     }
   return out;
 }
@@ -91,7 +114,8 @@ std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dr
   for (size_t t = 0; t < T; t++) {
     Row e(C);
     for (size_t c = 0; c < C; c++)
-      e[c] = w("wte.weight")[static_cast<size_t>(tokens[t]) * C + c] + w("wpe.weight")[t * C + c];
+      e[c] = w("wte.weight")[static_cast<size_t>(tokens[t]) * C + c] +
+             (model.positions == Positions::learned ? w("wpe.weight")[t * C + c] : 0);
     add_dropped(x, t, e, 0);
   }
   const auto of_norm = [&](const Row& row, const std::string& name) {
@@ -105,10 +129,11 @@ std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dr
     const int site = static_cast<int>(1 + 3 * layer);
     Rows qkv;
     for (const Row& row : x) qkv.push_back(of_linear(of_norm(row, k + "ln_1"), k + "attn.c_attn"));
-    const Rows att = attention(qkv, static_cast<size_t>(model.heads), d, site);
+    const Rows att = attention(qkv, model, d, site), before = x;
     for (size_t t = 0; t < T; t++) add_dropped(x, t, of_linear(att[t], k + "attn.c_proj"), site + 1);
     for (size_t t = 0; t < T; t++) {
-      const Row f = activation(of_linear(of_norm(x[t], k + "ln_2"), k + "mlp.c_fc"), model.activation);
+      const Row f = activation(
+          of_linear(of_norm((model.parallel_residual ? before : x)[t], k + "ln_2"), k + "mlp.c_fc"), model.activation);
       add_dropped(x, t, of_linear(f, k + "mlp.c_proj"), site + 2);
     }
   }

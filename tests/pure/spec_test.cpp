@@ -123,7 +123,7 @@ TEST(Spec, AManifestWithoutChoicesIsOfGpt2) {
 TEST(Spec, AManifestKeepsEveryChoice) {
   for (const std::string& key : shape_keys()) {
     ModelConfig model = gpt2(2, 64, 4);
-    for (const char* value : {"64", "0.25", "true", "false", "rms", "swiglu"}) try {
+    for (const char* value : {"4", "0.25", "true", "false", "rms", "swiglu"}) try {
         set_shape_value(model, key, value, "here");
       } catch (const Error&) {
       }

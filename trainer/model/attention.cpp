@@ -4,23 +4,43 @@
 
 namespace megalith {
 
+namespace {
+Rotation rotation_of(const ModelConfig& config) {
+  if (config.positions != Positions::rotary) return {};
+  return make_rotation(config.rotary_pairs(), config.rotary_base,
+                       {.factor = config.rotary_factor,
+                        .low = config.rotary_low,
+                        .high = config.rotary_high,
+                        .original_context = static_cast<double>(config.rotary_context)});
+}
+}  // namespace
+
 Attention::Attention(Declarations& model, const std::string& name, const ModelConfig& config, double output_std)
     : width_(config.hidden),
       heads_(config.heads),
+      kv_heads_(config.kv_heads()),
+      head_size_(config.size_of_head()),
+      rotation_(rotation_of(config)),
       qkv_(model, name + "c_attn",
            {.in = width_,
-            .out = 3 * width_,
+            .out = config.qkv_width(),
             .split = Split::rows,
-            .row_groups = {width_, width_, width_},
+            .row_groups = {heads_ * head_size_, kv_heads_ * head_size_, kv_heads_ * head_size_},
             .bias = config.qkv_bias},
            config.initial_std),
       proj_(model, name + "c_proj",
-            {.in = width_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias}, output_std),
+            {.in = heads_ * head_size_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias},
+            output_std),
       site_(model.dropout_site()) {}
 
 AttentionDims Attention::dims(const PassShape& pass) const {
   const int64_t here = heads_ / pass.parts;
-  return {.B = pass.B, .T = pass.T, .H = here, .D = width_ / heads_, .first_head = pass.part * here};
+  return {.B = pass.B,
+          .T = pass.T,
+          .H = here,
+          .D = head_size_,
+          .first_head = pass.part * here,
+          .key_value_heads = kv_heads_ / pass.parts};
 }
 
 // The branch has all rows of the microbatch.
@@ -34,7 +54,7 @@ void Attention::allocate(Arena& arena, DType compute, const PassShape& pass, Sav
   if (!a.qkv.empty()) return;
   const AttentionDims here = dims(pass);
   const int64_t N = pass.branch_rows(), A = here.H * here.D;
-  a.qkv = arena.tensor(compute, {N, 3 * A});
+  a.qkv = arena.tensor(compute, {N, here.qkv_width()});
   a.att = arena.tensor(compute, {N, A});
   a.lse = arena.tensor(DType::f32, {here.B, here.H, here.T});
 }
@@ -42,13 +62,15 @@ void Attention::allocate(Arena& arena, DType compute, const PassShape& pass, Sav
 Tensor Attention::allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places,
                                  int64_t positions) const {
   const AttentionDims here = dims(pass);
-  return arena.tensor(compute, {2 * places, here.H, positions, here.D});
+  return arena.tensor(compute, {2 * places, here.kv(), positions, here.D});
 }
 
 Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x,
                           const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.dtype(), {c.pass.branch_rows(), width_});
   qkv_.forward(c, w, a.qkv, x);
+  if (rotation_.pairs > 0)
+    rotate(c.s, a.qkv, dims(c.pass), rotation_, {c.starts, cache ? cache->rows : Tensor{}}, true);
   if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
   if (cache == nullptr || cache->fresh)
     attention_forward(c.s, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
@@ -63,6 +85,7 @@ Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const S
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
   proj_.backward_input(c, w, datt, g.dout);
   attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
+  if (rotation_.pairs > 0) rotate(c.s, g.dqkv, dims(c.pass), rotation_, {c.starts, {}}, false);
   qkv_.backward_input(c, w, dx, g.dqkv);
   return dx;
 }

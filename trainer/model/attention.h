@@ -1,4 +1,5 @@
-// Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. Generation attends to
+// Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. Where positions are
+// rotary, q and k are turned in between (kernels/rotary.h). Generation attends to
 // the keys and values that it keeps as well.
 #pragma once
 
@@ -6,6 +7,7 @@
 
 #include "configs/config.h"
 #include "kernels/attention.h"
+#include "kernels/rotary.h"
 #include "trainer/model/linear.h"
 
 namespace megalith {
@@ -22,14 +24,14 @@ class Attention {
  public:
   // Products.
   struct Saved {
-    Tensor qkv;  // (N, 3A), A = heads here * head size
-    Tensor att;  // (N, A)
+    Tensor qkv;  // (N, heads and twice the key-value heads here * head size); q and k as they are turned
+    Tensor att;  // (N, A), A = heads here * head size
     Tensor lse;  // (B, heads here, T) f32
   };
   // The second half of the backward pass needs these of the first.
   struct Gradients {
     Tensor dout;  // (N, C): the caller's
-    Tensor dqkv;  // (N, 3A)
+    Tensor dqkv;  // as qkv
   };
 
   // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.
@@ -55,7 +57,8 @@ class Attention {
   AttentionDims dims(const PassShape& pass) const;
   Dropout dropout(const Context& c) const;
 
-  int64_t width_, heads_;
+  int64_t width_, heads_, kv_heads_, head_size_;
+  Rotation rotation_;  // of no pairs: none
   Linear qkv_, proj_;
   int32_t site_;
 };

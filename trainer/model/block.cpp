@@ -26,6 +26,7 @@ Block::Block(Declarations& model, const ModelConfig& config, int64_t layer)
 
 Block::Block(Declarations& model, const ModelConfig& config, const std::string& name)
     : width_(config.hidden),
+      parallel_(config.parallel_residual),
       norm_1_(model, name + "ln_1", config),
       attention_(model, name + "attn.", config, residual_std(config)),
       norm_2_(model, name + "ln_2", config),
@@ -45,12 +46,17 @@ void Block::allocate(Arena& arena, DType compute, const PassShape& pass, Kept ke
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
-  {  // mid = x + dropout(leave(attention(enter(norm_1(x)))) + bias),  norm_2(mid)
+  {  // mid = x + dropout(leave(attention(enter(norm_1(x)))) + bias),  norm_2(mid), or in parallel norm_2(x)
     const auto scope = c.scratch.scope();
     norm_1_.forward(c, w, a.norm_1, a.x);
     const Tensor h = attention_.forward(c, w, a.attention, c.edge.enter(c.s, c.scratch, a.norm_1.y), cache);
-    norm_2_.forward_residual(c, w, a.norm_2, a.mid, a.x,
-                             {c.edge.leave(c.s, c.scratch, h), attention_.bias(w), c.dropout_at(attention_site_)});
+    const Norm::Branch branch{c.edge.leave(c.s, c.scratch, h), attention_.bias(w), c.dropout_at(attention_site_)};
+    if (parallel_) {
+      residual_forward(c.s, a.mid, a.x, branch.h, branch.bias, branch.dropout);
+      norm_2_.forward(c, w, a.norm_2, a.x);
+    } else {
+      norm_2_.forward_residual(c, w, a.norm_2, a.mid, a.x, branch);
+    }
   }
   {  // y = mid + dropout(leave(feed_forward(enter(norm_2(mid)))) + bias)
     const auto scope = c.scratch.scope();
@@ -64,28 +70,37 @@ void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a,
 
 void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& a) const {
   norm_1_.forward(c, w, a.norm_1, a.x);
-  norm_2_.forward(c, w, a.norm_2, a.mid);
+  norm_2_.forward(c, w, a.norm_2, parallel_ ? a.x : a.mid);
   feed_forward_.recompute(c, a.feed_forward);
 }
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                      bool add) const {
-  // The gradient of what a branch added, each in its turn; without dropout it is dy itself.
+  // The gradient of what a branch added, each in its turn; without dropout and in series it is dy itself.
   const auto scope = c.scratch.scope();
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
-  const Tensor dh = c.dropout.active() ? like(dy) : dy;
+  const bool apart = c.dropout.active() || parallel_;
+  const Tensor dh = apart ? like(dy) : dy;
 
-  {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  dh = dropout(dmid)
-    const auto branch = c.scratch.scope();
-    residual_backward(c.s, dh, feed_forward_.bias(dw), dy, c.dropout_at(feed_forward_site_));
+  {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  dh = dropout(dmid), or in parallel
+     // (dy)
+    const auto scope_of_branch = c.scratch.scope();
+    const Tensor bias = feed_forward_.bias(dw);
+    if (apart || !bias.empty()) residual_backward(c.s, dh, bias, dy, c.dropout_at(feed_forward_site_));
     const FeedForward::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.feed_forward.fc)};
     const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g);
     feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
-    norm_2_.backward_residual(c, w, a.norm_2, dw, dy, {dh, attention_.bias(dw), c.dropout_at(attention_site_)},
-                              c.edge.enter_backward(c.s, c.scratch, dx), a.mid);
+    const Tensor dnorm = c.edge.enter_backward(c.s, c.scratch, dx);
+    const Norm::Branch branch{dh, attention_.bias(dw), c.dropout_at(attention_site_)};
+    if (parallel_) {
+      residual_backward(c.s, branch.h, branch.bias, dy, branch.dropout);
+      norm_2_.backward(c, w, a.norm_2, dw, dy, dnorm, a.x);
+    } else {
+      norm_2_.backward_residual(c, w, a.norm_2, dw, dy, branch, dnorm, a.mid);
+    }
   }
   {  // dx = dmid + norm_1'(enter'(attention'(leave'(dh))))
-    const auto branch = c.scratch.scope();
+    const auto scope_of_branch = c.scratch.scope();
     const Attention::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.attention.qkv)};
     const Tensor dx = attention_.backward_input(c, w, a.attention, g);
     attention_.backward_weight(c, w, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);

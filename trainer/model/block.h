@@ -1,6 +1,8 @@
-// One transformer layer of GPT-2 (pre-norm), forward and backward, on local shapes:
+// One transformer layer (pre-norm), forward and backward, on local shapes:
 //   mid = x   + dropout(attention(norm_1(x)))
-//   y   = mid + dropout(feed_forward(norm_2(mid)))
+//   y   = mid + dropout(feed_forward(norm_2(mid))), or in parallel, as GPT-NeoX has it, ... norm_2(x)
+// What its parts are, its options decide: layer norm or RMS norm (norm.h), positions and heads (attention.h), and the
+// activation (feed_forward.h).
 // Recomputation calls the same forward with scratch memory in place of saved memory: there is no second forward, but
 // for the elementwise ops alone.
 #pragma once
@@ -48,6 +50,7 @@ class Block {
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
   int64_t width_;
+  bool parallel_;
   Norm norm_1_;
   Attention attention_;
   Norm norm_2_;

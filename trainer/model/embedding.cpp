@@ -24,11 +24,13 @@ Embedding::Embedding(Declarations& model, const ModelConfig& config) {
   ParamSpec table = token_matrix("wte.weight", config);
   table.multiplies = config.tied_head;
   table_ = model.parameter(std::move(table));
-  units_.push_back(model.begin_unit("position table"));
-  positions_ = model.parameter({.name = "wpe.weight",
-                                .shape = {config.context, config.hidden},
-                                .init_std = config.initial_std / 2,
-                                .decay = true});
+  if (config.positions == Positions::learned) {
+    units_.push_back(model.begin_unit("position table"));
+    positions_ = model.parameter({.name = "wpe.weight",
+                                  .shape = {config.context, config.hidden},
+                                  .init_std = config.initial_std / 2,
+                                  .decay = true});
+  }
   site_ = model.dropout_site();
 }
 
@@ -37,7 +39,7 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
   const int64_t N = tokens.numel();
   const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
   // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
-  embedding_forward(c.s, h, tokens, w[0][table_], w[1][positions_], c.pass.T, c.pass.vocabulary, c.starts);
+  embedding_forward(c.s, h, tokens, w[0][table_], positions(w), c.pass.T, c.pass.vocabulary, c.starts);
   const Tensor sum = c.edge.leave(c.s, c.scratch, h);
   if (c.dropout.active())
     dropout(c.s, x, sum, c.dropout_at(site_));
@@ -47,12 +49,14 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
 
 void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
                         Tensor x) const {
+  const Tensor table = positions(w);
   int64_t row = 0;
   for (const Run& run : runs) {
     const int64_t begin = row;
     row += run.count;
     embedding_forward(c.s, x.rows(begin, row), tokens.flat(begin, row), w[0][table_],
-                      w[1][positions_].rows(run.position, run.position + run.count), run.count, c.pass.vocabulary);
+                      table.empty() ? table : table.rows(run.position, run.position + run.count), run.count,
+                      c.pass.vocabulary);
   }
   const auto scope = c.scratch.scope();
   const Tensor sum = c.edge.leave(c.s, c.scratch, x);
@@ -62,7 +66,7 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
 void Embedding::backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const {
   const auto scope = c.scratch.scope();
   if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout_at(site_));
-  embedding_backward(c.s, dw[0][table_], dw[1][positions_], c.edge.leave_backward(c.s, c.scratch, dx), tokens, c.pass.T,
+  embedding_backward(c.s, dw[0][table_], positions(dw), c.edge.leave_backward(c.s, c.scratch, dx), tokens, c.pass.T,
                      c.pass.vocabulary, c.starts);
 }
 

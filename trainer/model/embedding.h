@@ -1,4 +1,5 @@
-// The bottom of the model: x = dropout(table[token] + positions[position]).
+// The bottom of the model: x = dropout(table[token] + positions[position]), without the latter where positions are
+// rotary (attention.h).
 #pragma once
 
 #include <span>
@@ -13,7 +14,8 @@ ParamSpec token_matrix(const std::string& name, const ModelConfig& config);
 
 class Embedding {
  public:
-  // Declares two units, the token table and the position table, which its calls are given in this order.
+  // Declares two units, the token table and, if positions are learned, the position table, which its calls are given in
+  // this order.
   Embedding(Declarations& model, const ModelConfig& config);
 
   const std::vector<size_t>& units() const { return units_; }
@@ -34,8 +36,10 @@ class Embedding {
   void backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const;
 
  private:
+  Tensor positions(std::span<const UnitTensors> t) const { return units_.size() > 1 ? t[1][positions_] : Tensor{}; }
+
   std::vector<size_t> units_;
-  Param table_, positions_;
+  Param table_, positions_{};
   int32_t site_;
 };
 

@@ -29,7 +29,7 @@ double model_flops_per_token(const ModelConfig& model, int64_t sequence_length, 
   for (const UnitSpec& unit : model_spec(model))
     for (const ParamSpec& param : unit.params)
       if (param.multiplies) multiplying += param.shape.numel();
-  const auto h = static_cast<double>(model.hidden), L = static_cast<double>(model.layers);
+  const auto h = static_cast<double>(model.heads * model.size_of_head()), L = static_cast<double>(model.layers);
   return 6 * static_cast<double>(multiplying) + (causal ? 6 : 12) * L * h * static_cast<double>(sequence_length);
 }
 

@@ -88,7 +88,10 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
 double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const ModelConfig& m = c.model;
   const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
-  const double h = static_cast<double>(m.hidden), recomputed = 8 * static_cast<double>(m.layers) * h * h;
+  const double h = static_cast<double>(m.hidden), products = m.activation == Activation::swiglu ? 2 : 1;
+  const auto attention = static_cast<double>(m.qkv_width() + m.heads * m.size_of_head());
+  const double recomputed =
+      static_cast<double>(m.layers) * h * (attention + products * static_cast<double>(m.features()));
   const bool again = c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
   const double flops =
       tokens * (model_flops_per_token(m, c.batch.sequence_length, true) + (again ? 2 * recomputed : 0));

@@ -47,7 +47,7 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
           fmt::format("the {} axis has {} ranks, which is no power of two: rings and trees are uneven; take {} or {}",
                       name_of(axis), mesh.extent(axis), std::bit_floor(static_cast<unsigned>(mesh.extent(axis))),
                       std::bit_ceil(static_cast<unsigned>(mesh.extent(axis)))));
-  const int64_t head = config.model.hidden / config.model.heads, width = config.model.hidden / mesh.tensor;
+  const int64_t head = config.model.size_of_head(), width = config.model.hidden / mesh.tensor;
   if (head % 16 != 0 || head > 256)
     warnings.push_back(fmt::format(
         "heads have {} features; attention kernels take multiples of 16 up to 256 without padding, and 64 and 128 are "
@@ -81,7 +81,8 @@ int64_t device_bytes(const Config& config, const Hardware& hardware, const Memor
   const int64_t per_node = hardware.device.per_node;
   const int64_t ranks = std::max<int64_t>(1, (config.parallel.ranks_per_node + per_node - 1) / per_node);
   const int64_t on_host = hardware.device.kind == DeviceKind::cpu ? memory.total(MemoryPlace::host) : 0;
-  return ranks * (memory.total(MemoryPlace::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
+  return ranks *
+         (memory.total(MemoryPlace::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
 }
 
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
