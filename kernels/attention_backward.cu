@@ -200,9 +200,7 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         Tensor starts, const AttentionDims& dims, const Dropout& d) {
   const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
-  // The kernels for Hopper take a key-value head for every head; where heads share them, those for every GPU serve.
-  const bool hopper =
-      tiles && queue.chip.generation == 9 && dims.group() == 1 && hopper_backward_accumulators(queue, dims) > 0;
+  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, dims) > 0;
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,

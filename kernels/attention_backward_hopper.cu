@@ -1,7 +1,8 @@
-// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one head and visits
-// the queries that see them in tiles of 128, from the diagonal on. A warpgroup owns 64 of the keys, takes 64 queries at
-// a time and keeps dk and dv in registers; at head size 64, its keys and values too. The score gradients of a tile meet
-// in shared memory, where each warpgroup computes the part of dq that they give to 64 of its queries.
+// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one key-value head
+// and visits the queries of each of its heads that see them in tiles of 128, from the diagonal on. A warpgroup owns 64
+// of the keys, takes 64 queries at a time and keeps dk and dv in registers; at head size 64, its keys and values too.
+// The score gradients of a tile meet in shared memory, where each warpgroup computes the part of dq that they give to
+// 64 of its queries.
 //
 // dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part in
 // memory after the block with the keys behind its own, and the block with the first visible keys rounds the result: one
@@ -41,19 +42,19 @@ __global__ void __launch_bounds__(threads, 1)
   using Tiles = WarpgroupTiles<E, D>;
   using Shared = SharedOffsets<Tiles>;
   auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written behind a later barrier
-  if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks());
+  const int group = static_cast<int>(s.H / s.K);
+  if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks() * group);
   sync_threads();
-  const auto [head, own] = order.of(*ticket);
-  const int H = static_cast<int>(s.H), b = head / H, h = head % H;
+  const auto [shared_head, own] = order.of(*ticket);
+  const int first_head = shared_head * group, H = static_cast<int>(s.H), b = first_head / H, h = first_head % H;
   const HeadOffsets at(s, b, h);
   const DocumentStarts starts(starts_, s, b);
   const int T = static_cast<int>(s.T), tiles = order.tiles;
   const int64_t C = at.out_stride;
-  const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
-  sums += int64_t{head % accumulators} * tiles * tile * D + threadIdx.x * 4;
-  turns += int64_t{head} * tiles;
+  turns += int64_t{first_head} * tiles + own;
 
   const int first = own * tile, row = warp_index() * 16, mine = first + row;
   const int ours = first + warpgroup_index() * half_tile;  // the warpgroup's first key
@@ -65,39 +66,45 @@ __global__ void __launch_bounds__(threads, 1)
 
   E *keys = shared_memory<E>(Shared::keys), *values = shared_memory<E>(Shared::values);
   E* gradients = shared_memory<E>(Shared::gradients);  // (own keys, queries)
-  const auto queries = [](int i) { return shared_memory<E>(Shared::queries + i % 2 * Shared::rows); };
-  const auto douts = [](int i) { return shared_memory<E>(Shared::douts + i % 2 * Shared::rows); };
-  const auto copy_queries = [&](int i) {
-    copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
-    copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
+  const auto queries = [](int n) { return shared_memory<E>(Shared::queries + n % 2 * Shared::rows); };
+  const auto douts = [](int n) { return shared_memory<E>(Shared::douts + n % 2 * Shared::rows); };
+  // Visit n is of tile own + n % visible of the group's head n / visible.
+  const int visible = end - own, visits = group * visible;
+  const auto copy_queries = [&](int n) {
+    const int g = n / visible, i = own + n % visible;
+    copy_tile<Tiles, D, tile, threads>(queries(n), q + g * D, at.stride, i * tile, T);
+    copy_tile<Tiles, D, tile, threads>(douts(n), dout + g * D, C, i * tile, T);
   };
   // Dropout's scale is applied in the end, where sums leave the registers.
   const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
   // The data of a tile that shared memory holds once: fetched a tile ahead, one query's by each of the first threads.
+  constexpr bool fetched_early = !dropped || D == 64;  // a mask leaves larger heads no registers for it
   float next_lse = 0, next_delta = 0;
-  const auto fetch = [&](int i) {
-    if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
-      next_lse = query < T ? lse[query] : infinity;  // P is 0 for queries beyond T
-      next_delta = query < T ? delta[query] : 0;
+  const auto fetch = [&](int n) {
+    if (const int query = (own + n % visible) * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
+      const int64_t at_query = int64_t{n / visible} * T + query;
+      next_lse = query < T ? lse[at_query] : infinity;  // P is 0 for queries beyond T
+      next_delta = query < T ? delta[at_query] : 0;
     }
   };
-  const auto prepare = [&](int i) {
+  const auto prepare = [&](int n) {
     if (threadIdx.x < tile) {
       shared_memory<float>(Shared::lse)[threadIdx.x] = next_lse * log2_e;
       shared_memory<float>(Shared::delta)[threadIdx.x] = next_delta * unscaled;
     }
     if constexpr (dropped)
-      draw_kept<draws>(shared_memory<uint16_t>(Shared::kept), HeadMask(mask, s, b, h), i * tile, ours);
+      draw_kept<draws>(shared_memory<uint16_t>(Shared::kept), HeadMask(mask, s, b, h + n / visible),
+                       (own + n % visible) * tile, ours);
   };
 
   copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
   copy_tile<Tiles, D, tile, threads>(values, v, at.stride, first, T);
-  copy_queries(own);
+  copy_queries(0);
   copy_async_commit();
-  if (own + 1 < end) copy_queries(own + 1);
+  if (visits > 1) copy_queries(1);
   copy_async_commit();
-  fetch(own);
-  prepare(own);
+  fetch(0);
+  prepare(0);
   constexpr bool own_in_registers = D == 64;  // larger heads do not fit beside dk and dv
   [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
   if constexpr (own_in_registers) {
@@ -109,22 +116,22 @@ __global__ void __launch_bounds__(threads, 1)
   // The offset of this thread's gradients; eight columns further is another unit of the same row (swizzled()).
   const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
   const float to_log2 = scale * log2_e;
-  E* to = dqkv + at.qkv;
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
   int32_t turn = 0;  // the last turn of the preceding block that this thread has seen
-  for (int i = own; i < end; i++) {
+  for (int n = 0; n < visits; n++) {
+    const int g = n / visible, i = own + n % visible;
     copy_async_wait<1>();
     publish_shared();
     sync_threads();  // this tile has arrived, and dq of the previous one is finished
-    if (i + 1 < end) fetch(i + 1);
+    if (fetched_early && n + 1 < visits) fetch(n + 1);
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {
       const int theirs = i * tile + half * half_tile;
       unsigned weights[1][depth][4] = {};
       const bool seen = theirs < T && theirs + half_tile - 1 >= ours && starts.of(theirs) <= ours + half_tile - 1;
       if (seen) {
-        const E* other = queries(i) + Tiles::template at<tile>(half * half_tile, 0);
-        const E* other_gradient = douts(i) + Tiles::template at<tile>(half * half_tile, 0);
+        const E* other = queries(n) + Tiles::template at<tile>(half * half_tile, 0);
+        const E* other_gradient = douts(n) + Tiles::template at<tile>(half * half_tile, 0);
         float scores[1][columns][4], dp[1][columns][4];
         Tiles::begin(scores, dp);
         if constexpr (own_in_registers) {
@@ -193,24 +200,28 @@ __global__ void __launch_bounds__(threads, 1)
     }
     // The flags are for the sums behind the next barrier, not for the products before it. A barrier lies behind the
     // previous tile, and its sums have had half a tile to arrive.
-    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);
+    const int head = first_head + g;
+    int32_t* const turn_of = turns + g * tiles;
+    if (threadIdx.x == 0 && n > 0) release(i > own ? turn_of : turn_of - tiles, i > own ? i - own : visible);
     if (threadIdx.x == warpgroup_size) {
+      if (i == own) turn = 0;
       if (i == own && head >= accumulators) {
         const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
-        await(turns - int64_t{accumulators} * tiles + last, i - last + 1);
+        await(turn_of - own - int64_t{accumulators} * tiles + last, i - last + 1);
       }
-      if (turn < i - own) turn = await(turns + own + 1, i - own);
+      if (turn < i - own) turn = await(turn_of + 1, i - own);
     }
-    float* part = sums + int64_t{i} * tile * D;
+    float* part = sums + (int64_t{head % accumulators} * tiles + i) * tile * D + threadIdx.x * 4;
     float dq[1][D / 8][4] = {};
     publish_shared();
     sync_threads();  // all gradients are there, and no thread needs this tile's queries any more
     Tiles::begin(dq);
     Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
     Tiles::commit();
-    if (i + 2 < end) copy_queries(i + 2);  // while the product runs
+    if (n + 2 < visits) copy_queries(n + 2);  // while the product runs
     copy_async_commit();
-    if (i + 1 < end) prepare(i + 1);
+    if (!fetched_early && n + 1 < visits) fetch(n + 1);
+    if (n + 1 < visits) prepare(n + 1);
     Tiles::template wait<0>(dq);
     const bool begins = i == own, ends = own == last_of(starts, i);
     if (!ends) {
@@ -236,7 +247,7 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
     for (int pair = 0; pair < 2; pair++) {
       const int query = i * tile + row + fragment_row(2 * pair);
-      E* head_row = to + query * at.stride + fragment_column();
+      E* head_row = dqkv + at.qkv + g * D + query * at.stride + fragment_column();
 #pragma unroll
       for (int j = 0; j < D / 8; j++)
         if (query < T)
@@ -246,11 +257,11 @@ __global__ void __launch_bounds__(threads, 1)
     }
   }
   sync_threads();  // no thread multiplies with the keys any more
-  if (threadIdx.x == 0) release(turns + own, end - own);
+  if (threadIdx.x == 0) release(turns + (group - 1) * tiles, visible);
   const float kept_scale = dropped ? mask.scale : 1;
   const float scaled[2] = {gradient_scale, gradient_scale}, of_values[2] = {kept_scale, kept_scale};
-  write_rows<Tiles, D, tile>(to + C, at.stride, mine, T, dk[0], scaled, keys, row);
-  write_rows<Tiles, D, tile>(to + 2 * C, at.stride, mine, T, dv[0], of_values, values, row);
+  write_rows<Tiles, D, tile>(dqkv + at.keys, at.stride, mine, T, dk[0], scaled, keys, row);
+  write_rows<Tiles, D, tile>(dqkv + at.values, at.stride, mine, T, dv[0], of_values, values, row);
 }
 
 int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }
@@ -261,13 +272,18 @@ int64_t turns_bytes(const AttentionDims& dims) {
 
 int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims) {
   const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
-  return std::max<int64_t>(0, (queue.workspace_bytes - turns_bytes(dims)) / of_head);
+  const int64_t fit = (queue.workspace_bytes - turns_bytes(dims)) / of_head;
+  return fit >= dims.group() ? fit : 0;
 }
 
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
   const int64_t accumulators = hopper_backward_accumulators(queue, dims);
-  const HeadOrder order = order_of(dims, tile, heads_in_accumulators(dims.B * dims.H, accumulators));
+  // Blocks that begin together work on all heads of a group.
+  const int64_t at_once = heads_in_accumulators(dims.B * dims.H, accumulators) / dims.group();
+  AttentionDims owners = dims;
+  owners.H = dims.kv();
+  const HeadOrder order = order_of(owners, tile, std::max<int64_t>(1, at_once));
   char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);

@@ -86,8 +86,7 @@ __global__ void __launch_bounds__(threads, blocks)
 void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                        const Dropout& d) {
   if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, starts, dims, d);
-  // The kernels for Hopper take a key-value head for every head; where heads share them, those for every GPU serve.
-  if (queue.chip.generation == 9 && dims.group() == 1) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
+  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     using Memory = WarpTiles<E, D>;

@@ -19,23 +19,23 @@ constexpr int threads = 2 * warpgroup_size, query_tile = 128;
 
 // Small heads take half the keys at a time, so that two blocks share a processor: one's softmax, and its first and last
 // copies, run beside the other's products.
-constexpr int blocks_of(int D) { return D <= 80 ? 2 : 1; }
-constexpr int key_tile_of(int D) { return 128 / blocks_of(D); }
+constexpr int blocks_of(int D, bool dropped) { return D <= (dropped ? 64 : 80) ? 2 : 1; }
+constexpr int key_tile_of(int D, bool dropped) { return 128 / blocks_of(D, dropped); }
 
-template <class Tiles, int D>
-constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile_of(D));
+template <class Tiles, int key_tile>
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile);
 
 template <class E, int D, bool dropped>
-__global__ void __launch_bounds__(threads, blocks_of(D))
+__global__ void __launch_bounds__(threads, blocks_of(D, dropped))
     forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, HeadOrder order, Heads s, Mask mask,
                    float scale) {
   using Tiles = WarpgroupTiles<E, D>;
-  constexpr int key_tile = key_tile_of(D), columns = key_tile / 8, depth = key_tile / 16;
+  constexpr int key_tile = key_tile_of(D, dropped), columns = key_tile / 8, depth = key_tile / 16;
   const auto [head, own] = order.of(static_cast<int>(blockIdx.x));
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const HeadOffsets at(s, b, h);
   const DocumentStarts starts(starts_, s, b);
-  const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
+  const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values;
   const int T = static_cast<int>(s.T);
   const int row = warp_index() * 16, mine = own * query_tile + row;
   const int first = starts.of(own * query_tile) / key_tile, last = ((own + 1) * query_tile - 1) / key_tile;
@@ -117,7 +117,9 @@ void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor star
   const HeadOrder order = order_of(dims, query_tile, heads_in_l2(dims.T, dims.D));
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_forward", blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>, D>},
+    launch(queue,
+           {"attention_forward", blocks_for(order.blocks(), 1), threads,
+            shared_bytes<WarpgroupTiles<E, D>, key_tile_of(D, dropped)>},
            forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), order,
            heads_of(dims), mask_of(d), scale_of(dims));
   });

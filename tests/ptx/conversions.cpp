@@ -42,9 +42,13 @@ D to_integer(S v) {
   return static_cast<D>(r);
 }
 
+// A source register may be wider than its type, which then takes the low bits.
 template <class S, class... D>
 void add_conversions_of(Operations& all) {
-  (value(all, fmt::format("cvt.{}.{}", type_name<D>(), type_name<S>()), [](S v) { return static_cast<D>(v); }), ...);
+  const auto name = [](const char* to) { return fmt::format("cvt.{}.{}", to, type_name<S>()); };
+  (value(all, name(type_name<D>()), [](S v) { return static_cast<D>(v); }), ...);
+  if constexpr (sizeof(S) < 8)
+    (value(all, name(type_name<D>()), [](u64 v) { return static_cast<D>(static_cast<S>(v)); }), ...);
 }
 template <class... S>
 void add_integer_conversions(Operations& all) {
