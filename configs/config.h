@@ -62,6 +62,7 @@ struct ModelConfig {
   double rotary_low = 1.0;
   double rotary_high = 4.0;
   int64_t rotary_context = 8192;
+  bool query_key_norm = false;
   bool parallel_residual = false;
   double initial_std = 0.02;
 

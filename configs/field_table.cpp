@@ -45,6 +45,8 @@ Table<Config> build_table() {
                "Frequencies with more waves than this in rotary_context stay");
   model.number("rotary_context", &ModelConfig::rotary_context, "tokens", between(1, 1 << 24),
                "The context that frequencies were made for, before rotary_factor");
+  model.word("query_key_norm", &ModelConfig::query_key_norm,
+             "RMS norms, of norm_epsilon, over the features of each head of q and k, before they are turned");
   model.word("parallel_residual", &ModelConfig::parallel_residual,
              "Attention and feed-forward layer both read the block's input, and what they add is added together");
   model.number("initial_std", &ModelConfig::initial_std, "", between(1e-6, 1),

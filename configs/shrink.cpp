@@ -39,7 +39,8 @@ double parameters_of_layer(const ModelConfig& model) {
   const double products = model.activation == Activation::swiglu ? 2 : 1;
   const auto a = static_cast<double>(model.heads * model.size_of_head()), qkv = static_cast<double>(model.qkv_width());
   return h * (qkv + a) + (products + 1) * h * f + (model.qkv_bias ? qkv : 0) + (model.bias ? 2 * h + products * f : 0) +
-         (model.norm == NormKind::layer ? 4 : 2) * h;
+         (model.norm == NormKind::layer ? 4 : 2) * h +
+         (model.query_key_norm ? 2 * static_cast<double>(model.size_of_head()) : 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "kernels/gemm_cpu.h"
+#include "kernels/head_norm.h"
 #include "kernels/linear.h"
 #include "kernels/philox.h"
 #include "kernels/residual.h"
@@ -361,6 +362,68 @@ void add_starts(Case& c, const Documents& documents, int64_t B, int64_t T) {
 }
 Tensor starts_in(const Tensors& a, size_t others) { return a.size() > others ? a.back() : Tensor{}; }
 }  // namespace
+
+Case head_norm_forward_case(const AttentionDims& dims, DType t) {
+  const int64_t N = dims.B * dims.T, heads = dims.H + dims.kv(), D = dims.D, width = dims.qkv_width();
+  return {.op = "head_norm_forward",
+          .shape = fmt::format("{} rows H{} of {} D{}", N, dims.H, dims.kv(), D),
+          .dtype = t,
+          .args = {out("y", t, {N, width}), out("rstd", f32, {N, heads}), in("x", t, {N, width}, 2),
+                   in("q_w", t, {D}, 0.5, 1), in("k_w", t, {D}, 0.4, -1)},
+          .run = [=](Stream& s, const Tensors& a) { head_norm_forward(s, a[0], a[1], a[2], a[3], a[4], dims, 1e-2f); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t n = 0; n < N; n++)
+                  for (int64_t h = 0; h < heads + dims.kv(); h++) {
+                    double squares = 0;
+                    const int64_t first = n * width + h * D;
+                    for (int64_t c = 0; c < D; c++) squares += std::pow(d["x"][at(first + c)], 2);
+                    const double rstd = h < heads ? 1 / std::sqrt(squares / double(D) + double(1e-2f)) : 1;
+                    if (h < heads) d["rstd"][at(n * heads + h)] = rstd;
+                    for (int64_t c = 0; c < D; c++) {
+                      const double w = h < dims.H ? d["q_w"][at(c)] : h < heads ? d["k_w"][at(c)] : 1;
+                      d["y"][at(first + c)] = d["x"][at(first + c)] * rstd * w;
+                    }
+                  }
+              }};
+}
+
+Case head_norm_backward_case(const AttentionDims& dims, DType t) {
+  const int64_t N = dims.B * dims.T, heads = dims.H + dims.kv(), D = dims.D, width = dims.qkv_width();
+  Case c{.op = "head_norm_backward",
+         .shape = fmt::format("{} rows H{} of {} D{}", N, dims.H, dims.kv(), D),
+         .dtype = t,
+         .args = {out("d", t, {N, width}), out("dq_w", f32, {D}), out("dk_w", f32, {D}), in("x", t, {N, width}, 2),
+                  in("rstd", f32, {N, heads}), in("q_w", t, {D}, 0.5, 1), in("k_w", t, {D}, 0.4, -1)},
+         .run = [=](Stream& s,
+                    const Tensors& a) { head_norm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], dims); },
+         .twin =
+             [=](Doubles& d) {
+               for (int64_t n = 0; n < N; n++)
+                 for (int64_t h = 0; h < heads; h++) {
+                   const int64_t first = n * width + h * D;
+                   const double rstd = d["rstd"][at(n * heads + h)];
+                   const Values& w = d[h < dims.H ? "q_w" : "k_w"];
+                   Values& dw = d[h < dims.H ? "dq_w" : "dk_w"];
+                   double dot = 0;
+                   for (int64_t k = 0; k < D; k++) {
+                     const double xhat = d["x"][at(first + k)] * rstd;
+                     dot += d["d"][at(first + k)] * w[at(k)] * xhat / double(D);
+                     dw[at(k)] += d["d"][at(first + k)] * xhat;
+                   }
+                   for (int64_t k = 0; k < D; k++) {
+                     double& v = d["d"][at(first + k)];
+                     v = rstd * (v * w[at(k)] - d["x"][at(first + k)] * rstd * dot);
+                   }
+                 }
+             },
+         .accumulates = {"d", "dq_w", "dk_w"}};
+  Case forward = head_norm_forward_case(dims, t);
+  Doubles d = doubles(forward);
+  forward.twin(d);
+  for (size_t i = 0; i < d["rstd"].size(); i++) c.args[4].values[i] = rounded(d["rstd"][i], f32);
+  return c;
+}
 
 Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward, const Documents& documents,
                  bool kept) {

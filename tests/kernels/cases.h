@@ -59,6 +59,8 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, co
 Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
+Case head_norm_forward_case(const AttentionDims& dims, DType t);
+Case head_norm_backward_case(const AttentionDims& dims, DType t);
 // Rows of a pass at documents' positions, or where `kept` at those of a cache.
 Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward, const Documents& documents = {},
                  bool kept = false);

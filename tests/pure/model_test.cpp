@@ -148,6 +148,7 @@ std::vector<Choice> choices() {
       {"wide_heads", {"head_size=7"}},
       {"parallel_residual", {"parallel_residual=true"}},
       {"parallel_residual_without_bias", {"parallel_residual=true", "bias=false"}},
+      {"norms_of_q_and_k", {"query_key_norm=true", "positions=rotary", "norm_epsilon=1e-3"}},
       {"llama",
        {"norm=rms", "bias=false", "qkv_bias=false", "activation=swiglu", "feed_forward=22", "positions=rotary",
         "heads=6", "key_value_heads=2", "head_size=6", "tied_head=false"}},

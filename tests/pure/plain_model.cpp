@@ -71,10 +71,19 @@ void turn(Row& row, size_t at, size_t position, const ModelConfig& m) {
   }
 }
 
-Rows attention(Rows qkv, const ModelConfig& m, const Dropout& d, int site) {
+void norm_head(Row& row, size_t at, const Row& w, const ModelConfig& m) {
+  double squares = 0;
+  for (size_t i = 0; i < w.size(); i++) squares += row[at + i] * row[at + i] / static_cast<double>(w.size());
+  for (size_t i = 0; i < w.size(); i++) row[at + i] *= w[i] / std::sqrt(squares + m.norm_epsilon);
+}
+
+// The weights of the norms of q and k may be null.
+Rows attention(Rows qkv, const Row* q_norm, const Row* k_norm, const ModelConfig& m, const Dropout& d, int site) {
   const auto H = static_cast<size_t>(m.heads), K = static_cast<size_t>(m.kv_heads());
   const auto D = static_cast<size_t>(m.size_of_head());
   const size_t T = qkv.size();
+  for (size_t t = 0; t < T && q_norm; t++)
+    for (size_t h = 0; h < H + K; h++) norm_head(qkv[t], h * D, h < H ? *q_norm : *k_norm, m);
   for (size_t t = 0; t < T && m.positions == Positions::rotary; t++)
     for (size_t h = 0; h < H + K; h++) turn(qkv[t], h * D, t, m);
   Rows out(T, Row(H * D, 0));
@@ -129,7 +138,8 @@ std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dr
     const int site = static_cast<int>(1 + 3 * layer);
     Rows qkv;
     for (const Row& row : x) qkv.push_back(of_linear(of_norm(row, k + "ln_1"), k + "attn.c_attn"));
-    const Rows att = attention(qkv, model, d, site), before = x;
+    const Rows att = attention(qkv, find(k + "attn.q_norm.weight"), find(k + "attn.k_norm.weight"), model, d, site),
+               before = x;
     for (size_t t = 0; t < T; t++) add_dropped(x, t, of_linear(att[t], k + "attn.c_proj"), site + 1);
     for (size_t t = 0; t < T; t++) {
       const Row f = activation(

@@ -1,6 +1,7 @@
 #include "trainer/model/attention.h"
 
 #include "kernels/cached_attention.h"
+#include "kernels/head_norm.h"
 
 namespace megalith {
 
@@ -13,6 +14,11 @@ Rotation rotation_of(const ModelConfig& config) {
                         .high = config.rotary_high,
                         .original_context = static_cast<double>(config.rotary_context)});
 }
+
+Param declare_norm(Declarations& model, const std::string& name, const ModelConfig& config) {
+  if (!config.query_key_norm) return {};
+  return model.parameter({.name = name, .shape = {config.size_of_head()}, .init_value = 1, .of_heads = true});
+}
 }  // namespace
 
 Attention::Attention(Declarations& model, const std::string& name, const ModelConfig& config, double output_std)
@@ -20,6 +26,7 @@ Attention::Attention(Declarations& model, const std::string& name, const ModelCo
       heads_(config.heads),
       kv_heads_(config.kv_heads()),
       head_size_(config.size_of_head()),
+      norm_epsilon_(static_cast<float>(config.norm_epsilon)),
       rotation_(rotation_of(config)),
       qkv_(model, name + "c_attn",
            {.in = width_,
@@ -28,6 +35,8 @@ Attention::Attention(Declarations& model, const std::string& name, const ModelCo
             .row_groups = {heads_ * head_size_, kv_heads_ * head_size_, kv_heads_ * head_size_},
             .bias = config.qkv_bias},
            config.initial_std),
+      q_norm_(declare_norm(model, name + "q_norm.weight", config)),
+      k_norm_(declare_norm(model, name + "k_norm.weight", config)),
       proj_(model, name + "c_proj",
             {.in = heads_ * head_size_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias},
             output_std),
@@ -55,6 +64,10 @@ void Attention::allocate(Arena& arena, DType compute, const PassShape& pass, Sav
   const AttentionDims here = dims(pass);
   const int64_t N = pass.branch_rows(), A = here.H * here.D;
   a.qkv = arena.tensor(compute, {N, here.qkv_width()});
+  if (q_norm_.index >= 0) {
+    a.made = arena.tensor(compute, a.qkv.shape());
+    a.rstd = arena.tensor(DType::f32, {N, here.H + here.kv()});
+  }
   a.att = arena.tensor(compute, {N, A});
   a.lse = arena.tensor(DType::f32, {here.B, here.H, here.T});
 }
@@ -65,12 +78,18 @@ Tensor Attention::allocate_cache(Arena& arena, DType compute, const PassShape& p
   return arena.tensor(compute, {2 * places, here.kv(), positions, here.D});
 }
 
+void Attention::prepare(const Context& c, const UnitTensors& w, const Saved& a, const KeyValueCache* cache) const {
+  if (!a.made.empty())
+    head_norm_forward(c.s, a.qkv, a.rstd, a.made, w[q_norm_], w[k_norm_], dims(c.pass), norm_epsilon_);
+  if (rotation_.pairs > 0)
+    rotate(c.s, a.qkv, dims(c.pass), rotation_, {c.starts, cache ? cache->rows : Tensor{}}, true);
+}
+
 Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x,
                           const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.dtype(), {c.pass.branch_rows(), width_});
-  qkv_.forward(c, w, a.qkv, x);
-  if (rotation_.pairs > 0)
-    rotate(c.s, a.qkv, dims(c.pass), rotation_, {c.starts, cache ? cache->rows : Tensor{}}, true);
+  qkv_.forward(c, w, a.made.empty() ? a.qkv : a.made, x);
+  prepare(c, w, a, cache);
   if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
   if (cache == nullptr || cache->fresh)
     attention_forward(c.s, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
@@ -80,12 +99,15 @@ Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a
   return out;
 }
 
-Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const {
+Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                                 const Gradients& g) const {
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
   proj_.backward_input(c, w, datt, g.dout);
   attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
   if (rotation_.pairs > 0) rotate(c.s, g.dqkv, dims(c.pass), rotation_, {c.starts, {}}, false);
+  if (!a.made.empty())
+    head_norm_backward(c.s, g.dqkv, dw[q_norm_], dw[k_norm_], a.made, a.rstd, w[q_norm_], w[k_norm_], dims(c.pass));
   qkv_.backward_input(c, w, dx, g.dqkv);
   return dx;
 }

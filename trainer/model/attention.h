@@ -1,6 +1,6 @@
-// Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. Where positions are
-// rotary, q and k are turned in between (kernels/rotary.h). Generation attends to
-// the keys and values that it keeps as well.
+// Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. In between q and
+// k may be normed (kernels/head_norm.h) and, where positions are rotary, turned (kernels/rotary.h). Generation attends
+// to the keys and values that it keeps as well.
 #pragma once
 
 #include <string>
@@ -24,9 +24,11 @@ class Attention {
  public:
   // Products.
   struct Saved {
-    Tensor qkv;  // (N, heads and twice the key-value heads here * head size); q and k as they are turned
-    Tensor att;  // (N, A), A = heads here * head size
-    Tensor lse;  // (B, heads here, T) f32
+    Tensor made;  // where q and k have norms, qkv as it was made, and (N, heads and key-value heads here) f32 of them;
+    Tensor rstd;  // else empty
+    Tensor qkv;   // (N, heads and twice the key-value heads here * head size); q and k normed and turned
+    Tensor att;   // (N, A), A = heads here * head size
+    Tensor lse;   // (B, heads here, T) f32
   };
   // The second half of the backward pass needs these of the first.
   struct Gradients {
@@ -47,8 +49,9 @@ class Attention {
   Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x, const KeyValueCache* cache) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
-  // Returns dx (N, C), in scratch; reads g.dout and fills the rest of g.
-  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const;
+  // Returns dx (N, C), in scratch; reads g.dout and fills the rest of g. dw, of the norms of q and k, accumulates.
+  Tensor backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                        const Gradients& g) const;
   // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                        const Gradients& g, Tensor x, bool add) const;
@@ -57,9 +60,15 @@ class Attention {
   AttentionDims dims(const PassShape& pass) const;
   Dropout dropout(const Context& c) const;
 
+  // Makes q, k and v of what the product gave.
+  void prepare(const Context& c, const UnitTensors& w, const Saved& a, const KeyValueCache* cache) const;
+
   int64_t width_, heads_, kv_heads_, head_size_;
+  float norm_epsilon_;
   Rotation rotation_;  // of no pairs: none
-  Linear qkv_, proj_;
+  Linear qkv_;
+  Param q_norm_{}, k_norm_{};
+  Linear proj_;
   int32_t site_;
 };
 

@@ -102,7 +102,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   {  // dx = dmid + norm_1'(enter'(attention'(leave'(dh))))
     const auto scope_of_branch = c.scratch.scope();
     const Attention::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.attention.qkv)};
-    const Tensor dx = attention_.backward_input(c, w, a.attention, g);
+    const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g);
     attention_.backward_weight(c, w, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
     norm_1_.backward(c, w, a.norm_1, dw, dy, c.edge.enter_backward(c.s, c.scratch, dx), a.x);
   }

@@ -25,6 +25,7 @@ struct ParamSpec {
   bool multiplies =
       false;  // a product's factor: a product writes its gradient as a whole; other gradients are added up
   Split split = Split::none;
+  bool of_heads = false;  // not split, but used in each head, so that a part's gradient is that of its heads
   std::vector<int64_t> row_groups{};  // row splits apply within each of so many rows: q, k, v; empty: one of all
   int64_t row_multiple = 1;           // rows of a part are padded to a multiple of this
   bool stored_transposed = false;     // by Hugging Face: [in, out]

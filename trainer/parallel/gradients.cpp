@@ -60,7 +60,7 @@ void Gradients::finish() {
   await_sums();
   for (size_t u = 0; u < plan_.units.size(); u++) {
     const UnitPlan& unit = plan_.units[u];
-    if (!unit.sum_unsplit || intersect({unit.split, unit.numel}, unit.shard).size() == 0) continue;
+    if (intersect(unit.partial, unit.shard).size() == 0) continue;
     list_.push_back({.op = Op::sum_tensor, .unit = as_number(u)});
     summing_ = true;
   }

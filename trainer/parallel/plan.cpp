@@ -43,18 +43,24 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
     unit.multiplies = unit.multiplies || param.multiplies;
   }
   int64_t offset = 0;
+  const auto is_at = [](const ParamSpec& spec, bool decay, bool split, bool of_heads) {
+    return spec.decay == decay && (spec.split != Split::none) == split && spec.of_heads == of_heads;
+  };
   for (bool decay : {true, false}) {
-    for (bool split : {true, false})
+    for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}}) {
+      if (of_heads && !decay) unit.partial.begin = offset;
       for (PlacedParam& param : unit.params)
-        if (param.spec.decay == decay && (param.spec.split != Split::none) == split) {
+        if (is_at(param.spec, decay, split, of_heads)) {
           CHECK(!split || unit.split == offset, "{}: split parameters after unsplit ones", spec.name);
           param.offset = offset;
           offset = round_up(offset + param.shape.numel(), alignment);
           if (split) unit.split = offset;
         }
+    }
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards * parts);
+  unit.partial.end = tensor.degree > 1 && unit.partial.begin < offset ? unit.numel : unit.partial.begin;
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
   unit.mine = {0, tensor.rank == 0 ? unit.numel : unit.split};
@@ -110,7 +116,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
     // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
     // the embedding sees all rows.
-    unit.sum_unsplit = plan.sequence_parallel && !spec.embedding;
+    if (plan.sequence_parallel && !spec.embedding) unit.partial = {unit.split, unit.numel};
     plan.units.push_back(std::move(unit));
     return plan.units.size() - 1;
   };

@@ -22,8 +22,8 @@ struct PlacedParam {
 };
 
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
-// split over the tensor axis first; padded with zeros so that every shard has the same size and, where sums over copies
-// travel in bf16, so has every copy's part of a shard.
+// split over the tensor axis first, and last those whose gradients are sums over its ranks; padded with zeros so that
+// every shard has the same size and, where sums over copies travel in bf16, so has every copy's part of a shard.
 struct UnitPlan {
   std::string name;
   bool is_layer = false;              // one of several of the same shape; else a part of the model's ends
@@ -42,7 +42,7 @@ struct UnitPlan {
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
   bool optimizer_on_host = false;  // master weights and moments, between updates
-  bool sum_unsplit = false;        // gradients of [split, numel) are partial sums over the tensor axis
+  Interval partial{};              // these elements' gradients are partial sums over the tensor axis
 };
 
 // A batch of sequences as one rank sees it: sequences [first, first + count) of the batch in microbatch k. Where the

@@ -142,7 +142,7 @@ void Sharding::share_sums(size_t unit) {
 
 void Sharding::sum_tensor(size_t unit) {
   const UnitPlan& plan = plan_.units[unit];
-  const Interval here = intersect({plan.split, plan.numel}, plan.shard);
+  const Interval here = intersect(plan.partial, plan.shard);
   const Tensor part = units_[unit].gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin);
   sums_.push_back({channel(Channel::tensor).all_reduce(runtime_.stream, part, Reduce::sum)});
 }
