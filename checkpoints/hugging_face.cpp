@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "checkpoints/decoder_folder.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 
@@ -69,6 +70,7 @@ void check_family(const nlohmann::json& config, const std::string& path) {
 
 ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   CHECK(config.is_object(), "{} is not a JSON object", path);
+  if (is_decoder_family(config)) return decoder_shape(config, path);
   check_family(config, path);
   ModelConfig m;
   m.layers = positive(config, path, "n_layer");
@@ -100,6 +102,7 @@ std::optional<int64_t> end_of_documents_from(const nlohmann::json& config, const
 }
 
 std::optional<double> dropout_from(const nlohmann::json& config, const std::string& path) {
+  if (is_decoder_family(config)) return 0;
   std::optional<double> dropout;
   for (const char* key : hugging_face_dropouts) {
     const nlohmann::json value = config.value(key, nlohmann::json(0.1));  // the default of `transformers`
@@ -148,6 +151,15 @@ std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& fol
 ModelConfig read_hugging_face_shape(const std::string& folder) {
   const std::string path = folder + config_file;
   return hugging_face_shape(read_file(path), path);
+}
+
+std::unique_ptr<TensorSource> open_hugging_face(const std::string& folder, const ModelConfig& model,
+                                                const std::vector<StoredParameter>& parameters) {
+  const std::string path = folder + config_file;
+  if (of_config(read_file(path), path,
+                [](const nlohmann::json& config, const auto&) { return is_decoder_family(config); }))
+    return std::make_unique<DecoderReader>(folder, model, parameters);
+  return std::make_unique<HuggingFaceReader>(folder, parameters);
 }
 
 HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters)

@@ -1,10 +1,12 @@
-// GPT-2 in the folder layout of Hugging Face `transformers`: config.json and model.safetensors, or several safetensors
-// files with an index. The caller lists the parameters and how they are stored: the four matrices of a layer are (out,
-// in) here and [in, out] there. Names are those of the files, without the "transformer." that some files prepend.
+// GPT-2, and models of other families (decoder_folder.h), in the folder layout of Hugging Face `transformers`:
+// config.json and model.safetensors, or several safetensors files with an index. The caller lists the parameters and
+// how they are stored: the four matrices of a layer are (out, in) here and [in, out] there. Names are those of the
+// files, without the "transformer." that some files prepend.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,9 +28,9 @@ struct StoredParameter {
 // Returns whether the folder holds a config.json or weights of any format, and so is read, or refused, as such.
 bool is_hugging_face_folder(const std::string& folder);
 
-// Reads folder/config.json. Error, with the value, for any other model: another model_type, another activation than
-// tanh-GELU, sizes outside the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another
-// feed-forward width, other attention scaling, cross attention.
+// Reads folder/config.json, GPT-2's or of a family that decoder_folder.h lists. Error, with the value, for any other
+// model; of GPT-2's: another activation than tanh-GELU, sizes outside the ranges of [model], another layer_norm_epsilon
+// than 1e-5, untied embeddings, another feed-forward width, other attention scaling, cross attention.
 ModelConfig read_hugging_face_shape(const std::string& folder);
 // The same from the text of a config.json; `path` names it in messages.
 ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
@@ -59,6 +61,10 @@ class HuggingFaceReader : public TensorSource {
   SafeTensorsFolder tensors_;
   std::map<std::string, StoredParameter> stored_;  // by our name; `name` is the file's, with the prefix
 };
+
+// Opens the weights of a folder whose config.json has this shape.
+std::unique_ptr<TensorSource> open_hugging_face(const std::string& folder, const ModelConfig& model,
+                                                const std::vector<StoredParameter>& parameters);
 
 // The options of an export.
 struct ExportForm {

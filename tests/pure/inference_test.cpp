@@ -20,7 +20,7 @@
 namespace megalith {
 namespace {
 
-constexpr int32_t end_of_text = 256;
+constexpr int32_t end_of_bytes = 256;
 
 ModelConfig model_of_bytes() {
   return {.layers = 2, .hidden = 15, .heads = 3, .vocab = 257, .context = 12, .dropout = 0};
@@ -261,7 +261,7 @@ TEST_F(InferenceTest, EvaluatesEveryTargetOnce) {
   std::mt19937 random(8);
   std::vector<uint16_t> tokens(7 * 41 + 4);  // 41 windows of 7, and one of 3
   for (uint16_t& t : tokens) t = static_cast<uint16_t>(random() % 257);
-  tokens[8] = end_of_text;
+  tokens[8] = end_of_bytes;
   const std::string path = folder_ + "/tokens.bin";
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(2 * tokens.size()));
@@ -282,7 +282,7 @@ TEST_F(InferenceTest, EvaluatesEveryTargetOnce) {
   EXPECT_NEAR(all.loss, (41 * 7 * twin_loss(41) + 3 * plain_.loss(rest, {})) / (41 * 7 + 3), 1e-5);
   EXPECT_EQ(all.tokens, 41 * 7 + 3);
   EXPECT_EQ(all.windows, 42);
-  EXPECT_EQ(all.bytes, 41 * 7 + 3 - std::count(tokens.begin() + 1, tokens.end(), end_of_text))
+  EXPECT_EQ(all.bytes, 41 * 7 + 3 - std::count(tokens.begin() + 1, tokens.end(), end_of_bytes))
       << "the end of a text is no byte";
   const EvaluationResult some = inference.evaluate(path, 7, 5, [](double) {});
   EXPECT_NEAR(some.loss, twin_loss(5), 1e-5);
@@ -305,7 +305,7 @@ TEST_F(InferenceTest, AnswersAreAsLikelyAsTheTwinSays) {
   for (size_t i = 0; i < questions.size(); i++)
     for (size_t a = 0; a < questions[i].answers.size(); a++) {
       std::vector<int32_t> ids;
-      if (questions[i].context.empty()) ids.push_back(end_of_text);
+      if (questions[i].context.empty()) ids.push_back(end_of_bytes);
       for (char c : questions[i].context + questions[i].answers[a]) ids.push_back(static_cast<uint8_t>(c));
       if (ids.size() > 13) ids.erase(ids.begin(), ids.end() - 13);
       const std::vector<int32_t> inputs(ids.begin(), ids.end() - 1);

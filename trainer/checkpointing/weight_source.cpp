@@ -68,7 +68,7 @@ WeightSource open_weights(const std::string& path) {
     source.model = read_hugging_face_shape(source.path);
     source.end_of_documents = read_hugging_face_end_of_documents(source.path);
     source.dropout = read_hugging_face_dropout(source.path);
-    source.tensors = std::make_unique<HuggingFaceReader>(source.path, stored_parameters(source.model));
+    source.tensors = open_hugging_face(source.path, source.model, stored_parameters(source.model));
     for (const char* file : {"tokenizer.json", "merges.txt"})
       if (fs::exists(fs::path(source.path) / file)) source.tokenizer = source.path;
   } else {
