@@ -14,7 +14,7 @@ constexpr std::string_view microbatch_size =
     "not counted but follows from `batch.microbatch_size`, the sequences of one of them";
 constexpr std::string_view accumulation =
     "not set but follows from `batch.global_batch_size` and `batch.microbatch_size`";
-constexpr std::string_view no_such_model = "not there: the model is GPT-2's";
+constexpr std::string_view no_such_model = "not there: every token goes through all of a model";
 constexpr std::string_view of_compute = "a value of `precision.compute`";
 
 constexpr ForeignKey all[] = {
@@ -70,7 +70,7 @@ constexpr ForeignKey all[] = {
     {megatron, "seq_length", "`batch.sequence_length`"},
     {megatron, "max_position_embeddings", "`model.context`"},
     {megatron, "hidden_size", "`model.hidden`"},
-    {megatron, "ffn_hidden_size", "not set: it is four times `model.hidden`"},
+    {megatron, "ffn_hidden_size", "`model.feed_forward`"},
     {megatron, "num_attention_heads", "`model.heads`"},
     {megatron, "padded_vocab_size", "`model.vocab`"},
     {megatron, "make_vocab_size_divisible_by", "not needed: any `model.vocab` is split over any number of ranks"},

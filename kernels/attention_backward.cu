@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(threads, 1)
   using Tiles = WarpTiles<E, D>;
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
   // A block that owns keys visits the queries of all heads that share them, one head after the other.
-  const int group = of_keys ? static_cast<int>(s.H / s.K) : 1;
+  const int64_t group = of_keys ? s.H / s.K : 1;
   const int64_t head = int64_t{blockIdx.y} * group;
   const HeadOffsets at(s, blockIdx.z, head);
   const DocumentStarts starts(starts_, s, blockIdx.z);
@@ -85,17 +85,17 @@ __global__ void __launch_bounds__(threads, 1)
     return shared_memory<uint16_t>(2 * own_bytes + 4 * other_bytes + 2 * statistics_bytes(other_tile) +
                                    i % 2 * kept_bytes(threads));
   };
-  const auto head_mask = [&](int g) { return HeadMask(mask, s, blockIdx.z, head + g); };
+  const auto head_mask = [&](int64_t g) { return HeadMask(mask, s, blockIdx.z, head + g); };
   // Turn n brings tile i of head g of the group.
-  const auto copy_other = [&](int n, int g, int i) {
-    const int64_t shift = int64_t{g} * D;
+  const auto copy_other = [&](int n, int64_t g, int i) {
+    const int64_t shift = g * D;
     copy_tile<Tiles, D, other_tile, threads>(b(n), other + shift, at.stride, i * other_tile, T);
     copy_tile<Tiles, D, other_tile, threads>(b_gradient(n), other_gradient + shift, other_gradient_stride,
                                              i * other_tile, T);
     copy_async_commit();
     if (of_keys && threadIdx.x < other_tile) {
-      const Statistics of = statistics_of(lse + int64_t{g} * T, delta + int64_t{g} * T,
-                                          i * other_tile + static_cast<int>(threadIdx.x), T);
+      const Statistics of =
+          statistics_of(lse + g * s.T, delta + g * s.T, i * other_tile + static_cast<int>(threadIdx.x), T);
       store(statistics(n) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
     }
     if constexpr (of_keys && dropped)
@@ -115,10 +115,11 @@ __global__ void __launch_bounds__(threads, 1)
     for (int half = 0; half < 2; half++) of_row[half] = statistics_of(lse, delta, mine + fragment_row(2 * half), T);
   [[maybe_unused]] KeptOfKeys<1> kept_of_keys;
   float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
-  int next = begin, next_head = 0;
+  int next = begin;
+  int64_t next_head = 0;
   for (int n = 0; next_head < group; n++) {
     const int theirs = next * other_tile;
-    [[maybe_unused]] const int g = next_head;
+    [[maybe_unused]] const int64_t g = next_head;
     if (++next == end) next = begin, next_head++;
     copy_async_wait<0>();
     sync_threads();  // this tile has arrived, and all threads are done with the previous one

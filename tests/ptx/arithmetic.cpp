@@ -146,6 +146,7 @@ void add_floats(Operations& all) {
   value(all, "sqrt.rn." + t, [](T a) { return std::sqrt(a); });
   value(all, "neg." + t, [](T a) { return -a; });
   value(all, "abs." + t, [](T a) { return std::abs(a); });
+  value(all, "copysign." + t, [](T a, T b) { return std::copysign(b, a); });
   value(all, "min." + t, [](T a, T b) { return least(a, b); });
   value(all, "max." + t, [](T a, T b) { return std::isnan(a) ? b : std::isnan(b) ? a : -least(-a, -b); });
 }

@@ -111,6 +111,7 @@ TEST(PtxInterpreter, FloatsThatAreNoNumbers) {
   for (const char* op : {"equ", "neu", "ltu", "leu", "gtu", "geu", "nan"}) expect(compared(op, nan, 1), 1);
   for (const char* op : {"ne", "neu", "lt", "ltu", "leu", "num"}) expect(compared(op, 0, 1), 1);
   for (const char* op : {"equ", "gtu", "geu", "nan", "ge"}) expect(compared(op, 0, 1), 0);
+  expect_float("copysign.f32 %f9, " + f(-2) + ", " + f(3) + ";", -3);
   expect_float("max.f32 %f9, " + f(nan) + ", " + f(-3) + ";", -3);
   expect_float("min.f32 %f9, " + f(0) + ", " + f(-0.0f) + ";", -0.0f);
   expect_float("max.f32 %f9, " + f(-0.0f) + ", " + f(0) + ";", 0);

@@ -31,6 +31,43 @@ TEST(Spec, CountsOfThePublishedModels) {
   EXPECT_EQ(num_parameters(model_spec(gpt2(48, 1600, 25))), 1'557'611'200);
 }
 
+// As their cards on the Hugging Face hub count them.
+TEST(Spec, CountsOfPublishedModelsOfOtherFamilies) {
+  ModelConfig llama = gpt2(32, 4096, 32);
+  llama.norm = NormKind::rms;
+  llama.activation = Activation::swiglu;
+  llama.positions = Positions::rotary;
+  llama.bias = llama.qkv_bias = llama.tied_head = false;
+  llama.key_value_heads = 8;
+  llama.feed_forward = 14336;
+  ModelConfig mistral = llama;
+  llama.vocab = 128256;
+  mistral.vocab = 32000;
+  EXPECT_EQ(num_parameters(model_spec(llama)), 8'030'261'248);    // Llama 3 8B
+  EXPECT_EQ(num_parameters(model_spec(mistral)), 7'241'732'096);  // Mistral 7B
+  ModelConfig qwen2 = llama;
+  qwen2.layers = 28;
+  qwen2.hidden = 3584;
+  qwen2.heads = 28;
+  qwen2.key_value_heads = 4;
+  qwen2.feed_forward = 18944;
+  qwen2.vocab = 152064;
+  qwen2.qkv_bias = true;
+  EXPECT_EQ(num_parameters(model_spec(qwen2)), 7'615'616'512);  // Qwen 2.5 7B
+  ModelConfig qwen3 = llama;
+  qwen3.layers = 36;
+  qwen3.feed_forward = 12288;
+  qwen3.head_size = 128;
+  qwen3.vocab = 151936;
+  qwen3.query_key_norm = true;
+  EXPECT_EQ(num_parameters(model_spec(qwen3)), 8'190'735'360);  // Qwen 3 8B
+  ModelConfig neox = gpt2(32, 4096, 32);
+  neox.vocab = 50432;
+  neox.tied_head = false;
+  neox.positions = Positions::rotary;
+  EXPECT_EQ(num_parameters(model_spec(neox)), 6'857'302'016);  // Pythia 6.9B
+}
+
 TEST(Spec, RecipesHaveTheModelsTheyAreNamedFor) {
   const std::string configs = MEGALITH_SOURCE_DIR "/configs/";
   for (const auto& [recipe, millions] :

@@ -49,6 +49,29 @@ void expect_same_course(const Config& config) {
 
 TEST(SimulatedGpu, TrainsAsTheCpu) { expect_same_course(small_config()); }
 
+TEST(SimulatedGpu, TrainsOtherModelsThanGpt2AsTheCpu) {
+  Config llama = small_config();
+  llama.model.norm = NormKind::rms;
+  llama.model.bias = llama.model.qkv_bias = llama.model.tied_head = false;
+  llama.model.activation = Activation::swiglu;
+  llama.model.positions = Positions::rotary;
+  llama.model.heads = 4;
+  llama.model.key_value_heads = 2;
+  llama.model.head_size = 6;
+  llama.model.query_key_norm = true;
+  llama.model.layers = 2;
+  expect_same_course(llama);
+  Config neox = small_config();
+  neox.model.parallel_residual = true;
+  neox.model.activation = Activation::gelu_erf;
+  neox.model.positions = Positions::rotary;
+  neox.model.rotary_share = 0.4;
+  neox.model.dropout = 0.2;
+  neox.model.layers = 2;
+  neox.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::selective;
+  expect_same_course(neox);
+}
+
 TEST(SimulatedGpu, DrawsTheSameDropoutAndRecomputes) {
   Config config = small_config();
   config.model.dropout = 0.2;
