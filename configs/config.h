@@ -287,6 +287,9 @@ std::vector<std::string> choices_of(const std::string& key);
 // choices, sentence. Error: nothing has that name.
 std::string describe_options(const std::string& only = "");
 
+// Describes every option as a page in Markdown, which configs/OPTIONS.md holds.
+std::string options_page();
+
 // Returns the words of TOML and messages, such as "full_shard", "auto", "group_4".
 std::string to_string(ShardingStrategy value);
 std::string to_string(PipelineSchedule value);

@@ -1,5 +1,7 @@
 #include "configs/config_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -43,6 +45,24 @@ bool is_same_place(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, absent) || fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
 }
 
+// Returns whether it may be the name of a recipe: neither a path nor a file's name.
+bool is_name(const std::string& path) {
+  return !path.empty() && fs::path(path).extension() != ".toml" && path.find('/') == std::string::npos;
+}
+
+std::string recipe(const std::string& name) {
+  const fs::path file = recipe_folder() / (name + ".toml");
+  if (is_there(file)) return file.string();
+  std::vector<std::string> known;
+  std::error_code absent;
+  for (fs::directory_iterator at(recipe_folder(), absent), end; !absent && at != end; at.increment(absent))
+    if (at->path().extension() == ".toml") known.push_back(at->path().stem().string());
+  std::sort(known.begin(), known.end());
+  FAIL("cannot read configuration {}: there is neither such a file nor such a recipe{}", name,
+       known.empty() ? fmt::format(", nor any recipe in {}", recipe_folder().string())
+                     : fmt::format("; the recipes are {}", fmt::join(known, " ")));
+}
+
 // Moves a path, a pattern or a weighted source from below `from` to below `to`, unless it still exists below `from`.
 std::string moved(const std::string& text, const std::string& from, const std::string& to) {
   const std::string below = from + "/";
@@ -56,8 +76,14 @@ std::string moved(const std::string& text, const std::string& from, const std::s
 
 }  // namespace
 
+fs::path recipe_folder() {
+  std::error_code absent;
+  return fs::read_symlink("/proc/self/exe", absent).parent_path().parent_path() / "share/megalith/configs";
+}
+
 std::string config_file(const std::string& path) {
   std::error_code absent;
+  if (!is_there(path) && is_name(path)) return recipe(path);
   if (!fs::is_directory(path, absent)) return path;
   const std::string file = (fs::path(path) / kept_name).string();
   CHECK(is_there(file), "cannot read configuration {}: it is a folder without {}; name a run folder or a TOML file",

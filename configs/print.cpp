@@ -54,4 +54,32 @@ std::string describe_options(const std::string& only) {
   return text;
 }
 
+namespace {
+
+// A bar would end the cell.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+std::string options_page() {
+  const Config defaults;
+  std::string out =
+      "# Every option of a run\n\n`megalith manual options` prints this page; a test holds the file against the program. "
+      "`megalith help SECTION.KEY` says the same of one option.\n";
+  std::string_view section;
+  for (const Field& field : field_table()) {
+    if (field.section != section) {
+      section = field.section;
+      out += fmt::format("\n## [{}]\n\n| key | default | value | meaning |\n|---|---|---|---|\n", section);
+    }
+    out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.key, cell(toml_text(field.get(defaults))),
+                       cell(field.expected()), cell(field.help));
+  }
+  return out;
+}
+
 }  // namespace megalith

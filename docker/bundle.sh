@@ -6,7 +6,7 @@
 #     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
 #     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
 #     --architectures 90a    for H100 and H200 alone, 80 for A100, '80 90a' for both: less to build, and to carry
-#     --packed   also OUT.tar.xz. With --tests it says what that and this repository take together, and fails beyond 64 MiB, as
+#     --packed   also OUT.tar.xz and its checksum in OUT.tar.xz.sha256. With --tests it says what that and this repository take together, and fails beyond 64 MiB, as
 #                much as some machines let one bring along: a single architecture takes half of it
 #     -D...      for CMake
 # Then, anywhere:  OUT/megalith train ...   or   OUT/megalith run -n 8 train ...   or   srun OUT/megalith train ...
@@ -52,6 +52,7 @@ if [ $tests = ON ]; then
   [ "$preset" = cpu ] || targets+=(test_gpu)
 fi
 cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
+  -DMEGALITH_LIBRARY_FOLDER=lib -DMEGALITH_ZSH_FOLDER=share/zsh/site-functions \
   ${options[@]+"${options[@]}"} >/dev/null
 cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" | tail -n 1
 cmake --install "$build" --prefix "$out" --strip >/dev/null
@@ -133,6 +134,7 @@ size=$(du -sm "$out" | cut -f 1)
 echo "$out: $size MiB, needs a C library of at least $glibc ($(awk -v v="$glibc" '$1 == v {print $2}' <<<"$needs" | sort -u | paste -sd ' '))"
 if [ $packed = ON ]; then
   tar -C "$(dirname "$out")" -c "$(basename "$out")" | xz -T 0 -6 > "$out.tar.xz"
+  (cd "$(dirname "$out")" && sha256sum "$(basename "$out").tar.xz" > "$(basename "$out").tar.xz.sha256")
   bytes=$(stat -c %s "$out.tar.xz")
   echo "$out.tar.xz: $((bytes >> 20)) MiB"
   if [ $tests = ON ]; then

@@ -36,11 +36,12 @@ void collect_help(const Args& command, std::map<Args, std::string>& all) {
   }
 }
 
-TEST(CommandLine, says_its_version_and_commit) {
+TEST(CommandLine, says_its_version_commit_and_machines) {
   const Result version = said({"--version"});
   EXPECT_EQ(version.status, 0);
   regex_t line;
-  ASSERT_EQ(::regcomp(&line, "^megalith [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12}(, with changes)?|unknown)\n$",
+  ASSERT_EQ(::regcomp(&line, "^megalith [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12}(, with changes)?|unknown)\n"
+                      "built for [^\n]*processor[^\n]*, with(out)? [^\n]*GPUs[^\n]*, by [A-Za-z]+ [0-9.]+ on [^\n]+\n$",
                       REG_EXTENDED | REG_NOSUB),
             0);
   EXPECT_EQ(::regexec(&line, version.out.c_str(), 0, nullptr, 0), 0) << version.text();
@@ -202,6 +203,98 @@ TEST(CommandLine, bash_completes) {
   EXPECT_EQ(completed("megalith run --ho"), "--hosts\n");
   EXPECT_EQ(completed("megalith run -n 2 tr"), "train\n");
   EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink\n");
+}
+
+// The line as zsh and fish cut it into words, with the one that is typed last; what their machinery shows is printed.
+TEST(CommandLine, zsh_completes) {
+  const Scratch scratch;
+  if (run({"zsh", "-c", "true"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no zsh";
+  write_file(scratch / "megalith.zsh", said({"completion", "zsh"}).out);
+  const auto completed = [&](const std::string& line) {
+    // compadd works only while a line is edited: it shows here which words begin as the typed one does.
+    const Result result =
+        run({"zsh", "-fc",
+             "compdef() { }; compset() { }; _files() { print -n -- 'files '; }\n"
+             "compadd() { [[ $1 == -S ]] && shift 2; shift; print -n -- ${(M)@:#${words[CURRENT]}*}' '; }\n"
+             "source ./megalith.zsh; words=(" +
+                 line + "); CURRENT=$#words; _megalith"},
+            scratch.folder(), 20);
+    EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
+    std::istringstream in(result.out);
+    std::vector<std::string> words;
+    for (std::string word; in >> word;) words.push_back(word);
+    return fmt::format("{}", fmt::join(words, " "));
+  };
+  EXPECT_EQ(completed("megalith tr"), "train files");
+  EXPECT_EQ(completed("megalith checkpoint ex"), "export files");
+  EXPECT_EQ(completed("megalith checkpoint export --o"), "--out");
+  EXPECT_EQ(completed("megalith generate --device ''"), "auto cuda cpu files");
+  EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device= files");
+  EXPECT_EQ(completed("megalith train config.toml run.device=c"), "run.device=cuda run.device=cpu files");
+  EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink");
+  EXPECT_EQ(completed("megalith completion f"), "fish files");
+}
+
+TEST(CommandLine, fish_completes) {
+  const Scratch scratch;
+  if (run({"fish", "-c", "true"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no fish";
+  write_file(scratch / "megalith.fish", said({"completion", "fish"}).out);
+  const auto completed = [&](const std::string& line) {
+    const Result result = run({"fish", "--no-config", "-c", "source megalith.fish; complete -C '" + line + "' | sort"},
+                              scratch.folder(), 20);
+    EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
+    return result.out;
+  };
+  EXPECT_EQ(completed("megalith tr"), "train\n");
+  EXPECT_EQ(completed("megalith checkpoint ex"), "export\n");
+  EXPECT_EQ(completed("megalith checkpoint export --o"), "--out\n");
+  EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device=\n");
+  EXPECT_EQ(completed("megalith train config.toml run.device=c"), "run.device=cpu\nrun.device=cuda\n");
+  EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink\n");
+  EXPECT_EQ(completed("megalith completion f"), "fish\n");
+}
+
+// The page of options is the program's.
+TEST(CommandLine, the_page_of_options_is_that_of_the_program) {
+  const std::string page = said({"manual", "options"}).out;
+  EXPECT_GE(count(page, "\n| `"), 80u) << page;
+  EXPECT_EQ(read_file(MEGALITH_SOURCE_DIR "/configs/OPTIONS.md"), page)
+      << "write it again: megalith manual options > configs/OPTIONS.md";
+}
+
+TEST(CommandLine, the_man_page_has_every_command_and_key) {
+  const std::string page = said({"manual", "man"}).out;
+  std::map<Args, std::string> all;
+  collect_help({}, all);
+  EXPECT_EQ(all.erase(Args{}), 1u);
+  for (const auto& [command, text] : all)
+    EXPECT_EQ(count(page, fmt::format("\n.SS megalith {}\n", fmt::join(command, " "))), 1u);
+  EXPECT_EQ(count(page, "\n.B activation_checkpointing = "), 1u);
+  const Scratch scratch;
+  if (run({"man", "--version"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no man";
+  write_file(scratch / "megalith.1", page);
+  const Result shown = run({"man", "--warnings=all", "-l", "./megalith.1"}, scratch.folder(), 20, "MAN_KEEP_STDERR=1");
+  EXPECT_EQ(shown.err, "");
+  EXPECT_NE(shown.out.find("megalith checkpoint export"), std::string::npos) << shown.text();
+}
+
+// A recipe is named from anywhere; what exists under that name is preferred.
+TEST(CommandLine, a_recipe_is_found_by_its_name) {
+  const Scratch scratch;
+  const Result named = run(megalith({"plan", "quickstart", "--ranks", "2", "model.vocab=4096"}), scratch.folder(), 60);
+  const Result path =
+      run(megalith({"plan", MEGALITH_SOURCE_DIR "/configs/quickstart.toml", "--ranks", "2", "model.vocab=4096"}),
+          scratch.folder(), 60);
+  EXPECT_EQ(named.status, 0) << named.text();
+  EXPECT_EQ(named.out, path.out);
+  const Result none = run(megalith({"plan", "quickstrat", "--ranks", "2"}), scratch.folder(), 20);
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("neither such a file nor such a recipe; the recipes are 10b_h100 "), std::string::npos)
+      << none.text();
+  write_file(scratch / "quickstart", "[model]\nlayers = \"two\"\n");
+  const Result file = run(megalith({"plan", "quickstart", "--ranks", "2"}), scratch.folder(), 20);
+  EXPECT_EQ(file.status, 1);
+  EXPECT_NE(file.err.find("quickstart:2"), std::string::npos) << file.text();
 }
 
 }  // namespace

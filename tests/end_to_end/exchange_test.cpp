@@ -37,7 +37,7 @@ std::string continued(const Scratch& scratch, const std::string& checkpoint, con
 
 // Which program made it, and of which commit, is said in the run's log and in its checkpoints.
 void expect_signed(const Scratch& scratch) {
-  const std::string version = succeed(megalith({"--version"}), scratch).out;
+  const std::string said = succeed(megalith({"--version"}), scratch).out, version = said.substr(0, said.find('\n') + 1);
   const std::string log = read_file(scratch / "run/log.txt");
   EXPECT_NE(log.find(version), std::string::npos) << log;
   const auto manifest = nlohmann::json::parse(read_file(scratch / "run/checkpoints/step-00000060/manifest.json"));

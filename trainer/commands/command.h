@@ -41,6 +41,7 @@ Command replay_command(CLI::App& cli);
 Command report_command(CLI::App& cli);
 Command doctor_command(CLI::App& cli);
 Command completion_command(CLI::App& cli);
+Command manual_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
 Command data_audit_command(CLI::App& cli);
 

@@ -54,7 +54,8 @@ std::string wrapped(const std::string& text) {
 
 namespace {
 
-// Returns "auto|cuda|cpu", "INTEGER", "TEXT ...".
+}  // namespace
+
 std::string value_of(const CLI::Option& option) {
   if (option.get_type_size_max() == 0) return "";
   const std::string type = option.get_type_name();
@@ -63,6 +64,8 @@ std::string value_of(const CLI::Option& option) {
   if (value.find(',') != std::string::npos || value.starts_with("[")) value = "TEXT";
   return value + (option.get_expected_max() > 1 ? " ..." : "");
 }
+
+namespace {
 
 // Turns "[a,b]" into "a, b".
 std::string spaced(std::string list) {
@@ -77,6 +80,8 @@ std::string names_of(const std::set<CLI::Option*>& options) {
   std::sort(names.begin(), names.end());
   return fmt::format("{}", fmt::join(names, ", "));
 }
+
+}  // namespace
 
 std::string describe(const CLI::Option& option) {
   std::vector<std::string> notes;
@@ -95,8 +100,6 @@ std::string head_of(const CLI::Option& option) {
   const std::string value = value_of(option);
   return value.empty() ? names : names + " " + value;
 }
-
-}  // namespace
 
 std::string name_of(const CLI::App& app) {
   return app.get_parent() ? name_of(*app.get_parent()) + " " + app.get_name() : app.get_name();
@@ -130,94 +133,6 @@ std::string HelpText::make_help(const CLI::App* app, std::string, CLI::AppFormat
   if (!options.empty()) text += "\noptions:\n" + options;
   if (!app->get_footer().empty()) text += "\n" + wrapped(app->get_footer());
   return text;
-}
-
-namespace {
-
-struct Script {
-  std::string commands;  // patterns such as "megalith train"
-  std::string offers;
-  std::string values;
-  std::string keyed;  // patterns of commands that take keys of the configuration
-
-  void add(const CLI::App& app) {
-    const std::string name = name_of(app);
-    std::vector<std::string> words;
-    for (const CLI::App* command : commands_of(app)) {
-      words.push_back(command->get_name());
-      commands += fmt::format("{}'{} {}'", commands.empty() ? "" : " | ", name, command->get_name());
-    }
-    for (const CLI::Option* option : options_of(app)) {
-      for (const std::string& long_name : option->get_lnames()) {
-        words.push_back("--" + long_name);
-        std::string choices = value_of(*option);
-        if (choices.find('|') == std::string::npos) continue;
-        std::ranges::replace(choices, '|', ' ');
-        values += fmt::format("    '{} --{}') offers='{}' ;;\n", name, long_name, choices);
-      }
-      if (option->get_name() == "overrides") keyed += fmt::format("{}'{}'", keyed.empty() ? "" : " | ", name);
-    }
-    offers += fmt::format("    '{}') offers='{}' ;;\n", name, fmt::join(words, " "));
-    for (const CLI::App* command : commands_of(app)) add(*command);
-  }
-};
-
-}  // namespace
-
-std::string bash_completion(const CLI::App& megalith) {
-  Script script;
-  script.add(megalith);
-  std::string keys, choices;
-  for (const auto& [key, value] : key_values(Config{})) {
-    keys += key + "= ";
-    if (const auto words = choices_of(key); !words.empty())
-      choices += fmt::format("      {}=*) offers='{}={}' ;;\n", key, key, fmt::join(words, " " + key + "="));
-  }
-  // Split the line into words itself: bash's own words end at '=' as well.
-  return fmt::format(
-      R"(# Completion of megalith for bash: source <(megalith completion bash)
-_megalith() {{
-  local line=${{COMP_LINE:0:COMP_POINT}} command=megalith word offers= words
-  read -ra words <<< "$line"
-  [[ $line == *[[:space:]] ]] && words+=('')
-  local last=$((${{#words[@]}} - 1))
-  local now=${{words[last]}} before=${{words[last - 1]}}
-  for word in "${{words[@]:1:last - 1}}"; do
-    [[ $command == 'megalith run' && $word == [a-z]* ]] && command=megalith
-    case "$command $word" in
-      {commands}) command="$command $word" ;;
-    esac
-  done
-  [[ $command == 'megalith run' && $now == [a-z]* ]] && command=megalith
-  case $command in
-{offers}  esac
-  case $command in {keyed})
-    [[ $now == [a-z]* ]] && offers="$offers {keys}"
-    case $now in
-{choices}    esac ;;
-  esac
-  case "$command $before" in
-{values}  esac
-  COMPREPLY=($(compgen -W "$offers" -- "$now"))
-  [[ $now == -* ]] || COMPREPLY+=($(compgen -f -- "$now"))
-  [[ ${{#COMPREPLY[@]}} == 1 && $COMPREPLY == *= ]] && compopt -o nospace 2>/dev/null
-  [[ $now == *=* && $COMP_WORDBREAKS == *=* ]] && COMPREPLY=("${{COMPREPLY[@]#"${{now%=*}}="}}")
-  return 0
-}}
-complete -o default -F _megalith megalith
-)",
-      fmt::arg("commands", script.commands), fmt::arg("offers", script.offers), fmt::arg("keyed", script.keyed),
-      fmt::arg("keys", keys), fmt::arg("choices", choices), fmt::arg("values", script.values));
-}
-
-Command completion_command(CLI::App& cli) {
-  auto* app =
-      cli.add_subcommand("completion", "Print a script for shell completion: source <(megalith completion bash)");
-  app->add_option("shell", "the shell")->required()->check(CLI::IsMember({"bash"}))->type_name("bash");
-  return {app, [&cli] {
-            fmt::print("{}", bash_completion(cli));
-            return 0;
-          }};
 }
 
 }  // namespace megalith

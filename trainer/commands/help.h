@@ -1,4 +1,5 @@
-// Makes the text of --help, in lines of at most 80 characters, and bash's completions from the parser.
+// Makes what is told of commands and options from the parser: the text of --help, in lines of at most 80 characters,
+// completions for shells and the man page.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,11 +18,22 @@ std::string wrapped(const std::string& text);
 // Returns "megalith checkpoint export".
 std::string name_of(const CLI::App& app);
 
-// Returns a script for `source` that completes commands, options, keys of the configuration and words of choices.
+// Return scripts for `source` that complete commands, options, keys of the configuration and words of choices.
 std::string bash_completion(const CLI::App& megalith);
+std::string zsh_completion(const CLI::App& megalith);
+std::string fish_completion(const CLI::App& megalith);
+
+// Returns the man page megalith(1) in the macros of man(7), without a date: the same program has the same page.
+std::string man_page(const CLI::App& megalith);
 
 // Return the subcommands of an app, and its listed options.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);
 std::vector<const CLI::Option*> options_of(const CLI::App& app);
+
+// Return how an option is written, "--device auto|cuda|cpu"; its value alone, "INTEGER", "TEXT ..."; and its sentence
+// with its default.
+std::string head_of(const CLI::Option& option);
+std::string value_of(const CLI::Option& option);
+std::string describe(const CLI::Option& option);
 
 }  // namespace megalith

@@ -1,4 +1,5 @@
-# Writes FILE, which defines version() of trainer/machine/version.h, for the sources in SOURCE, unless it would not change.
+# Writes FILE, which defines the functions of trainer/machine/version.h, for the sources in SOURCE, unless it would not
+# change. BUILT_FOR is what built_for() returns.
 cmake_policy(VERSION 3.25)
 find_program(GIT git)
 set(commit unknown)
@@ -28,6 +29,8 @@ set(text "// Made by trainer/machine/commit.cmake.
 namespace megalith {
 
 const char* version() { return \"megalith ${VERSION}, commit ${commit}\"; }
+
+const char* built_for() { return \"${BUILT_FOR}\"; }
 
 }  // namespace megalith
 ")
