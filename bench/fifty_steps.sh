@@ -18,7 +18,8 @@ case $1 in
     mkdir -p "$folder"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    "$megalith" prepare --text "$here/../README.md" "$here/../ARCHITECTURE.md" --tokenizer train:2048 --validation 0 --out "$work/data"
+    "$megalith" prepare --text "$here"/../{ARCHITECTURE,FEATURES}.md \
+      "$here"/../{configs,trainer,data,docker}/README.md --tokenizer train:2048 --validation 0 --out "$work/data"
     cp "$work"/data/train.bin "$work"/data/train.idx "$folder/"
     steps "$work/cpu" cpu
     steps "$work/other" cpu batch.microbatch_size=2

@@ -23,12 +23,13 @@ const std::string four_questions =
     "it counts by its end alone, whatever came before and however long it was: the model\"}\n"
     "{\"text\": \"in and out\"}\n";
 
-// A model of 300 pieces, trained on our README.
+// A model of 300 pieces, trained on two of our pages.
 class Generate : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     scratch_ = std::make_unique<Scratch>();
-    write_file(*scratch_ / "text.txt", read_file(MEGALITH_SOURCE_DIR "/README.md"));
+    write_file(*scratch_ / "text.txt",
+               read_file(MEGALITH_SOURCE_DIR "/configs/README.md") + read_file(MEGALITH_SOURCE_DIR "/trainer/README.md"));
     write_file(*scratch_ / "config.toml", small_config);
     write_file(*scratch_ / "questions.jsonl", four_questions);
     write_file(*scratch_ / "prompts.txt", "The model\n\nA checkpoint of any layout resumes\n`megalith plan`\nTo\n");

@@ -14,7 +14,8 @@ import unittest
 from readme_test import SHORT, environment, prepare, write_program
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-TEXT = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXT = "".join((ROOT / page).read_text() for page in ("configs/README.md", "trainer/README.md", "data/README.md", "FEATURES.md"))
 
 
 class Quickstart(unittest.TestCase):
