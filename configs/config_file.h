@@ -1,6 +1,6 @@
 // Finds the TOML file that an argument names. A run folder stands for its config.toml, and that file means the folder
-// that it lies in, wherever that was when it was written. A name that is no path stands for the recipe of that name, which
-// is installed beside the program. Inside configs/ only.
+// that it lies in, wherever that was when it was written. A name that is no path stands for the recipe of that name,
+// which is installed beside the program. Inside configs/ only.
 #pragma once
 
 #include <filesystem>

@@ -40,7 +40,8 @@ TEST(CommandLine, says_its_version_commit_and_machines) {
   const Result version = said({"--version"});
   EXPECT_EQ(version.status, 0);
   regex_t line;
-  ASSERT_EQ(::regcomp(&line, "^megalith [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12}(, with changes)?|unknown)\n"
+  ASSERT_EQ(::regcomp(&line,
+                      "^megalith [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12}(, with changes)?|unknown)\n"
                       "built for [^\n]*processor[^\n]*, with(out)? [^\n]*GPUs[^\n]*, by [A-Za-z]+ [0-9.]+ on [^\n]+\n$",
                       REG_EXTENDED | REG_NOSUB),
             0);

@@ -28,8 +28,8 @@ class Generate : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     scratch_ = std::make_unique<Scratch>();
-    write_file(*scratch_ / "text.txt",
-               read_file(MEGALITH_SOURCE_DIR "/configs/README.md") + read_file(MEGALITH_SOURCE_DIR "/trainer/README.md"));
+    write_file(*scratch_ / "text.txt", read_file(MEGALITH_SOURCE_DIR "/configs/README.md") +
+                                           read_file(MEGALITH_SOURCE_DIR "/trainer/README.md"));
     write_file(*scratch_ / "config.toml", small_config);
     write_file(*scratch_ / "questions.jsonl", four_questions);
     write_file(*scratch_ / "prompts.txt", "The model\n\nA checkpoint of any layout resumes\n`megalith plan`\nTo\n");

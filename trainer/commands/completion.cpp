@@ -16,11 +16,11 @@ namespace {
 using Words = std::vector<std::string>;
 
 struct Offers {
-  Words commands;                                   // "megalith train"
-  std::vector<std::pair<std::string, Words>> next;  // after "megalith train": "--shrink", ...
-  std::vector<std::pair<std::string, Words>> values;  // after "megalith generate --device": "auto", ...
-  Words keyed;                                      // commands that take keys of the configuration
-  Words keys;                                       // "run.device="
+  Words commands;                                      // "megalith train"
+  std::vector<std::pair<std::string, Words>> next;     // after "megalith train": "--shrink", ...
+  std::vector<std::pair<std::string, Words>> values;   // after "megalith generate --device": "auto", ...
+  Words keyed;                                         // commands that take keys of the configuration
+  Words keys;                                          // "run.device="
   std::vector<std::pair<std::string, Words>> choices;  // of "run.device=": "run.device=auto", ...
 
   explicit Offers(const CLI::App& megalith) {
@@ -200,9 +200,7 @@ Command completion_command(CLI::App& cli) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish");
   return {app, [&cli, shell] {
-            const auto script = *shell == "bash"  ? bash_completion
-                                : *shell == "zsh" ? zsh_completion
-                                                  : fish_completion;
+            const auto script = *shell == "bash" ? bash_completion : *shell == "zsh" ? zsh_completion : fish_completion;
             fmt::print("{}", script(cli));
             return 0;
           }};

@@ -52,9 +52,7 @@ std::string wrapped(const std::string& text) {
   return lines;
 }
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::string value_of(const CLI::Option& option) {
   if (option.get_type_size_max() == 0) return "";

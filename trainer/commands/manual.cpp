@@ -70,9 +70,10 @@ std::string man_page(const CLI::App& megalith) {
       ".SH SYNOPSIS\n.B megalith\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}.SH COMMANDS\n",
       roff(program.substr(0, program.find(','))), paragraphs(megalith.get_description()));
   for (const CLI::App* command : commands_of(megalith)) page += command_section(*command);
-  page += ".SH CONFIGURATION\nA configuration is a TOML file, the name of a recipe, or a run folder. Every key may also "
-          "be given on the command line as section.key=value.\n" +
-          key_items();
+  page +=
+      ".SH CONFIGURATION\nA configuration is a TOML file, the name of a recipe, or a run folder. Every key may also "
+      "be given on the command line as section.key=value.\n" +
+      key_items();
   page += ".SH FILES\n" +
           item("share/megalith/configs/*.toml",
                "Recipes, which commands take by name, as in megalith plan 30b_p4d. The folder is beside the program's, "

@@ -7,8 +7,8 @@ namespace megalith {
 // is "unknown" outside a git tree. commit.cmake writes the definition, so that a commit compiles this alone.
 const char* version();
 
-// Returns "built for processors like that of the machine that compiled it, without GPUs, by GNU 12.2.0 on Debian GNU/Linux
-// 12": the processors, the GPUs, the compiler and its system.
+// Returns "built for processors like that of the machine that compiled it, without GPUs, by GNU 12.2.0 on Debian
+// GNU/Linux 12": the processors, the GPUs, the compiler and its system.
 const char* built_for();
 
 }  // namespace megalith
