@@ -58,7 +58,7 @@ std::string recipe(const std::string& name) {
   for (fs::directory_iterator at(recipe_folder(), absent), end; !absent && at != end; at.increment(absent))
     if (at->path().extension() == ".toml") known.push_back(at->path().stem().string());
   std::sort(known.begin(), known.end());
-  FAIL("cannot read configuration {}: there is neither such a file nor such a recipe{}", name,
+  FAIL("cannot read configuration {}: there is neither such a file or folder nor such a recipe{}", name,
        known.empty() ? fmt::format(", nor any recipe in {}", recipe_folder().string())
                      : fmt::format("; the recipes are {}", fmt::join(known, " ")));
 }

@@ -290,7 +290,7 @@ TEST(CommandLine, a_recipe_is_found_by_its_name) {
   EXPECT_EQ(named.out, path.out);
   const Result none = run(megalith({"plan", "quickstrat", "--ranks", "2"}), scratch.folder(), 20);
   EXPECT_EQ(none.status, 1);
-  EXPECT_NE(none.err.find("neither such a file nor such a recipe; the recipes are 10b_h100 "), std::string::npos)
+  EXPECT_NE(none.err.find("neither such a file or folder nor such a recipe; the recipes are 10b_h100 "), std::string::npos)
       << none.text();
   write_file(scratch / "quickstart", "[model]\nlayers = \"two\"\n");
   const Result file = run(megalith({"plan", "quickstart", "--ranks", "2"}), scratch.folder(), 20);
