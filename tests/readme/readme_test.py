@@ -7,7 +7,7 @@ keys must exist. What needs a GPU, a cluster, a network, root or minutes is name
 if a command ends badly, if one is listed that no page has, if a command in the text (`megalith ...`) names a subcommand or
 an option that does not exist, or a file of the tree that does not, if a link leads nowhere, if a page is longer than
 LONGEST, if an option of the configuration in the text does not exist, or if an error of TROUBLES.md is not one that the
-sources print. The text of FEATURES.md is held to the same.
+sources print. The text of the other pages that people write is held to the same.
 
 Shortened are, on PATH or in the place of the program: the model and its steps in what trains (not the ranks: a command on
 fewer ranks would be another), the quickstart's text and time, and CMake, whose work is done.
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 PAGES = ["README.md", "docker/README.md", "data/README.md", "configs/README.md", "trainer/README.md", "trainer/TROUBLES.md",
          "checkpoints/README.md", "bench/README.md"]
-ALSO_READ = ["FEATURES.md", "CHANGELOG.md"]  # they have no commands in blocks
+ALSO_READ = ["FEATURES.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "checkpoints/FORMAT.md"]  # without commands in blocks
 LONGEST = {"README.md": 6144}  # bytes
 LONGEST_OF_OTHERS = 12288
 
@@ -110,8 +110,8 @@ def mentions(text):
     running = "\n".join(line for line in re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE).splitlines()
                         if not line.startswith("    "))
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", running)]
-    files = [match[0] for span in spans
-             if (match := re.match(r"(\./|(bench|checkpoints|configs|data|docker|kernels|tests|trainer)/)[\w./-]+", span))]
+    files = [match[0] for span in spans if not re.search(r"[*{]", span) and
+             (match := re.match(r"(\./|(bench|checkpoints|configs|data|docker|kernels|tests|trainer)/)[\w./-]+", span))]
     return [span for span in spans if span.startswith("megalith ")], files
 
 
@@ -170,7 +170,7 @@ def check_options(text, help_of):
             known[section].add(key[1])
     return [f"no option of the configuration: {section}.{key}"
             for section, key in re.findall(r"(?<![\w./-])(" + "|".join(known) + r")\.([a-z]\w*)(?=[ =`,;:)])", text)
-            if key not in known[section] and (section, key) not in {("data", "text"), ("train", "bin"), ("train", "idx")}]  # of a JSON line; files
+            if key not in known[section] and (section, key) not in {("data", "text"), ("train", "bin"), ("train", "idx"), ("optimizer", "cpp")}]  # of a JSON line; files
 
 
 def printed_by_sources():
@@ -195,7 +195,7 @@ def check_troubles(text):
 
 def check(texts, help_of):
     """What is wrong with the pages before anything of them is run."""
-    every = [commands_and_keys(text) for text in texts.values()]
+    every = [commands_and_keys(texts[page]) for page in PAGES]
     commands = [command for of_page, _ in every for command in of_page]
     wrong = [f"listed in NOT_RUN, but on no page: {command}" for command in NOT_RUN if command not in commands]
     wrong += [f"no key of the configuration: {key}" for _, keys in every for key in keys
@@ -284,7 +284,7 @@ def main(program):
     texts, help_of = {page: (ROOT / page).read_text() for page in PAGES + ALSO_READ}, Help(program)
     check_the_checks(texts, help_of)
     wrong = check(texts, help_of)
-    commands = [command for text in texts.values() for command in commands_and_keys(text)[0] if command not in NOT_RUN]
+    commands = [command for page in PAGES for command in commands_and_keys(texts[page])[0] if command not in NOT_RUN]
     with tempfile.TemporaryDirectory(prefix="megalith-readme-") as scratch:
         folder = pathlib.Path(scratch)
         prepare(folder, program)
