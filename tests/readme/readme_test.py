@@ -233,7 +233,7 @@ def prepare(folder, program, settings=SHORT):
     write_program(folder / "bin/cmake",
                   f'case "$*" in *--preset\\ *) {cmake} --list-presets=all . | grep -q "\\"$(sed "s/.*--preset //;s/ .*//"'
                   f' <<<"$*")\\"" ;; *) exec {cmake} "$@" ;; esac\n')
-    write_program(folder / "bin/dictzip", "exec cat book.txt\n")
+    write_program(folder / "bin/dictzip", "exec cat more.txt book.txt\n")
 
 
 def environment(folder):
