@@ -221,7 +221,7 @@ std::vector<BadInputCase> output_cases() {
 std::vector<BadInputCase> command_cases() {
   return {
       {"no_command", 0, {}, {"no command", "--help"}},
-      {"no_arguments", 2, {"train"}, {"config is required (TOML file, or a run folder)", "--help"}},
+      {"no_arguments", 2, {"train"}, {"config is required (TOML file, a run folder, or the name of a recipe)", "--help"}},
       {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is missing", "hardware.profile"}},
       {"plan_without_profile", 0, {"plan", "config.toml", "hardware.profile=no/such.toml"}, {"no/such.toml", "path"}},
       {"plan_no_ranks", 0, {"plan", "config.toml", "--ranks", "0"}, {"--ranks 0", "at least one"}},

@@ -114,8 +114,11 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"train", "--setps=4", "c"},
             "has no option `--setps`; did you mean `train.steps=...`? See megalith train --help"},
            {{"train", "--modle.layers=4"},
-            "megalith: config is required (TOML file, or a run folder); see megalith train --help"},
-           {{"train"}, "megalith: config is required (TOML file, or a run folder); see megalith train --help"},
+            "megalith: config is required (TOML file, a run folder, or the name of a recipe); see megalith train "
+            "--help"},
+           {{"train"},
+            "megalith: config is required (TOML file, a run folder, or the name of a recipe); see megalith train "
+            "--help"},
            {{"generate", "--checkpoint", "a", "--device", "gpu"},
             "gpu is not one of auto|cuda|cpu; see megalith generate --help"},
            {{"checkpoint", "export", "a"},
@@ -271,6 +274,7 @@ TEST(CommandLine, the_man_page_has_every_command_and_key) {
   for (const auto& [command, text] : all)
     EXPECT_EQ(count(page, fmt::format("\n.SS megalith {}\n", fmt::join(command, " "))), 1u);
   EXPECT_EQ(count(page, "\n.B activation_checkpointing = "), 1u);
+  EXPECT_EQ(count(page, "\n.B decay = \\(dqcosine\\(dq"), 1u) << "a quote would be the macro's";
   const Scratch scratch;
   if (run({"man", "--version"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no man";
   write_file(scratch / "megalith.1", page);
@@ -290,7 +294,8 @@ TEST(CommandLine, a_recipe_is_found_by_its_name) {
   EXPECT_EQ(named.out, path.out);
   const Result none = run(megalith({"plan", "quickstrat", "--ranks", "2"}), scratch.folder(), 20);
   EXPECT_EQ(none.status, 1);
-  EXPECT_NE(none.err.find("neither such a file or folder nor such a recipe; the recipes are 10b_h100 "), std::string::npos)
+  EXPECT_NE(none.err.find("neither such a file or folder nor such a recipe; the recipes are 10b_h100 "),
+            std::string::npos)
       << none.text();
   write_file(scratch / "quickstart", "[model]\nlayers = \"two\"\n");
   const Result file = run(megalith({"plan", "quickstart", "--ranks", "2"}), scratch.folder(), 20);

@@ -12,7 +12,7 @@ CLI::Validator no_less_than(int64_t least) {
 }
 
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
-  app->add_option("config", path, "TOML file, or a run folder")->required();
+  app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
 }

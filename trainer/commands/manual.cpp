@@ -12,7 +12,8 @@ namespace megalith {
 
 namespace {
 
-// Escapes text for man(7). A line that begins with a dot or a quote would be a macro.
+// Escapes text for man(7). A line that begins with a dot or a quote would be a macro, and a macro takes double quotes
+// off its arguments.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -20,6 +21,8 @@ std::string roff(const std::string& text) {
       out += "\\e";
     else if (c == '-')
       out += "\\-";
+    else if (c == '"')
+      out += "\\(dq";
     else
       out += c;
   }
