@@ -219,7 +219,8 @@ TEST(CommandLine, zsh_completes) {
     const Result result =
         run({"zsh", "-fc",
              "compdef() { }; compset() { }; _files() { print -n -- 'files '; }\n"
-             "compadd() { [[ $1 == -S ]] && shift 2; shift; print -n -- ${(M)@:#${words[CURRENT]}*}' '; }\n"
+             "compadd() { [[ $1 == -S ]] && shift 2; shift; local found=(${(M)@:#${words[CURRENT]}*}); "
+             "print -n -- \"$found \"; (( $#found )) }\n"
              "source ./megalith.zsh; words=(" +
                  line + "); CURRENT=$#words; _megalith"},
             scratch.folder(), 20);
@@ -229,14 +230,16 @@ TEST(CommandLine, zsh_completes) {
     for (std::string word; in >> word;) words.push_back(word);
     return fmt::format("{}", fmt::join(words, " "));
   };
-  EXPECT_EQ(completed("megalith tr"), "train files");
-  EXPECT_EQ(completed("megalith checkpoint ex"), "export files");
+  EXPECT_EQ(completed("megalith tr"), "train");
+  EXPECT_EQ(completed("megalith checkpoint ex"), "export");
   EXPECT_EQ(completed("megalith checkpoint export --o"), "--out");
-  EXPECT_EQ(completed("megalith generate --device ''"), "auto cuda cpu files");
-  EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device= files");
-  EXPECT_EQ(completed("megalith train config.toml run.device=c"), "run.device=cuda run.device=cpu files");
+  EXPECT_EQ(completed("megalith generate --device ''"), "auto cuda cpu");
+  EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device=");
+  EXPECT_EQ(completed("megalith train config.toml run.device=c"), "run.device=cuda run.device=cpu");
   EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink");
-  EXPECT_EQ(completed("megalith completion f"), "fish files");
+  EXPECT_EQ(completed("megalith completion f"), "fish");
+  EXPECT_EQ(completed("megalith train ''"), "files");
+  EXPECT_EQ(completed("megalith train quickstart data.train=a"), "files");
 }
 
 TEST(CommandLine, fish_completes) {

@@ -32,7 +32,7 @@ NOT_RUN = {
     "./test.sh": "runs this test",
     "docker build -f docker/cpu.Dockerfile -t megalith:cpu .": "a Docker daemon, and a build from nothing",
     'docker run --rm -v "$PWD:/work" -w /work megalith:cpu run -n 2 train configs/quickstart.toml': "a Docker daemon",
-    "docker/package.sh packages": "minutes: a build for every processor",
+    "docker/install-packages.sh && docker/package.sh packages": "minutes: a build for every processor",
     "apt install ./packages/megalith_*_amd64.deb": "root",
     "cd packages && sha256sum -c megalith-*.tar.xz.sha256 && tar -xf megalith-*.tar.xz": "the packages",
     'cmake --install build/cpu --prefix "$PWD/installed"': "install_test.py runs it",

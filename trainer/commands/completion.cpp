@@ -127,15 +127,15 @@ _megalith() {{
   local command=megalith word offers= now=${{words[CURRENT]}} before=${{words[CURRENT-1]}}
   local -a closed open
 {}  for word in ${{=offers}}; do
+    if [[ $word == -* && $now != -* ]]; then continue; fi
     if [[ $word == *= ]]; then open+=($word); else closed+=($word); fi
   done
-  compadd -- $closed
-  compadd -S '' -- $open
-  if [[ $now != -* ]]; then
-    [[ $now == *=* ]] && compset -P '*='
-    _files
-  fi
-  return 0
+  local found=0
+  compadd -- $closed && found=1
+  compadd -S '' -- $open && found=1
+  (( found )) && return 0
+  [[ $now == *=* ]] && compset -P '*='
+  _files
 }}
 if [[ ${{funcstack[1]}} == _megalith ]]; then _megalith "$@"; else compdef _megalith megalith; fi
 )",
