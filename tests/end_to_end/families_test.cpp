@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/layout.h"
@@ -151,6 +152,35 @@ TEST_P(Families, TakeTheCourseOfTheReferenceInEveryLayout) {
       EXPECT_LT(weights, 1e-3);
       fmt::print("  {} on {}: {}: {}; weights {:.1e}\n", GetParam().name, ranks, words, errors, weights);
     }
+}
+
+// Checkpoints keep every choice of the model, and go on in any layout.
+TEST_P(Families, GoOnInAnotherLayout) {
+  SKIP_WITHOUT_FAMILY();
+  const Scratch scratch;
+  write_config(scratch, folder());
+  const auto& [ranks, words] = *GetParam().layouts.rbegin();
+  train(scratch.folder(), 1, {"train.steps=4"});
+  write_config(scratch, "");  // the checkpoint alone says what the model is
+  Args args = overrides_of(words.back());
+  for (const std::string& key : shape_keys())
+    args.push_back(fmt::format("model.{}={}", key, shape_value(read_hugging_face_shape(folder()), key)));
+  train(scratch.folder(), ranks, args);
+  const size_t steps = nlohmann::json::parse(read_file(folder() + "/reference.json")).at("steps").size();
+  EXPECT_EQ(read_steps(scratch / "run").size(), steps);
+  EXPECT_LT(furthest(scratch / ("run/checkpoints/" + step_name(static_cast<int64_t>(steps))), "parameters/", "final"),
+            1e-3);
+  args.push_back(GetParam().name == "neox" ? "model.parallel_residual=false" : "model.norm=layer");
+  args.push_back("train.steps=9");
+  const Result other = run(mpirun(ranks,
+                                  [&] {
+                                    Args command{"train", "config.toml"};
+                                    command.insert(command.end(), args.begin(), args.end());
+                                    return command;
+                                  }()),
+                           scratch.folder());
+  EXPECT_NE(other.status, 0);
+  EXPECT_NE(other.text().find("is of another model: model."), std::string::npos) << other.text();
 }
 
 // A step that moves nothing, without clipping and with beta1 = 0: the first moments are the gradient, and the weights
