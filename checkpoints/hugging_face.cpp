@@ -62,7 +62,9 @@ namespace {
 void check_family(const nlohmann::json& config, const std::string& path) {
   const nlohmann::json architectures = config.value("architectures", nlohmann::json());
   const bool is_named = architectures.is_array() && !architectures.empty() && architectures[0].is_string();
-  require(config, path, "model_type", {"gpt2"});
+  CHECK(!config.contains("model_type") || config["model_type"] == "gpt2",
+        "{}: model_type = {}; megalith reads gpt2, llama, mistral, qwen2, qwen3 and gpt_neox", path,
+        json_text(config["model_type"]));
   if (!config.contains("model_type") && is_named)
     CHECK(architectures[0].get<std::string>().starts_with("GPT2"),
           "{}: architectures = {}; megalith trains models of the family GPT2 only", path, json_text(architectures));

@@ -32,6 +32,12 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
       message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), std::nullopt, folder / "x"); }),
       "wte.weight");
   EXPECT_FALSE(fs::exists(folder / "x"));
+  // Only GPT-2's choices can be written as a folder of GPT-2.
+  ModelConfig rms = small;
+  rms.norm = NormKind::rms;
+  expect_part(message_of([&] { export_hugging_face(source, rms, gpt2_parameters(small), std::nullopt, folder / "y"); }),
+              "model.norm = \"rms\"");
+  EXPECT_FALSE(fs::exists(folder / "y"));
 }
 
 // Files of at most so many bytes, or of one tensor, which the index names; each value as bf16 has it.

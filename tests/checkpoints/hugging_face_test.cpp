@@ -152,7 +152,7 @@ TEST(HuggingFace, other_architectures_are_refused_with_the_value) {
 }
 
 TEST(HuggingFace, a_folder_of_another_family_is_refused_by_its_name) {
-  expect_part(Model({}, {{"model_type", "llama"}, {"hidden_size", 64}}).open_error(), "model_type = \"llama\"");
+  expect_part(Model({}, {{"model_type", "gemma2"}, {"hidden_size", 64}}).open_error(), "model_type = \"gemma2\"");
   expect_part(Model({}, {{"architectures", {"LlamaForCausalLM"}}}).open_error(),
               "architectures = [\"LlamaForCausalLM\"]");
   expect_part(Model({}, {{"architectures", {"GPT2LMHeadModel"}}}).open_error(), "has no n_layer");
