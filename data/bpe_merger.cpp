@@ -28,18 +28,20 @@ MergeTable::MergeTable(const BpeVocabulary& vocabulary)
   }
 }
 
-void BpeMerger::merge(std::string_view pretoken, std::vector<int32_t>& out) {
-  if (pretoken.size() <= longest_short_pretoken)
-    merge_short(pretoken, out);
+template <class IdAt>
+void BpeMerger::merge_symbols(size_t count, IdAt id_at, std::vector<int32_t>& out) {
+  if (count <= longest_short_pretoken)
+    merge_short(count, id_at, out);
   else
-    merge_long(pretoken, out);
+    merge_long(count, id_at, out);
 }
 
-void BpeMerger::merge_short(std::string_view pretoken, std::vector<int32_t>& out) {
+template <class IdAt>
+void BpeMerger::merge_short(size_t count, IdAt id_at, std::vector<int32_t>& out) {
   std::array<int32_t, longest_short_pretoken> ids;
   std::array<MergeTable::Found, longest_short_pretoken> pairs;  // pairs[i] is that of ids[i] and ids[i + 1]
-  size_t n = pretoken.size();
-  for (size_t i = 0; i < n; i++) ids[i] = table_.byte_id(pretoken[i]);
+  size_t n = count;
+  for (size_t i = 0; i < n; i++) ids[i] = id_at(i);
   for (size_t i = 0; i + 1 < n; i++) pairs[i] = table_.find(ids[i], ids[i + 1]);
   while (n > 1) {
     size_t best = 0;
@@ -64,15 +66,15 @@ void BpeMerger::push_pair(int32_t left) {
   heap_.push_back(static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(left));
 }
 
-void BpeMerger::merge_long(std::string_view pretoken, std::vector<int32_t>& out) {
-  CHECK(pretoken.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+template <class IdAt>
+void BpeMerger::merge_long(size_t count, IdAt id_at, std::vector<int32_t>& out) {
+  CHECK(count <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
         "a run of {} bytes without a change between letters, numbers, spaces and other characters; at most 2^31 - 1 "
         "can be tokenized: break it up",
-        pretoken.size());
-  const auto n = static_cast<int32_t>(pretoken.size());
+        count);
+  const auto n = static_cast<int32_t>(count);
   links_.clear();
-  for (int32_t i = 0; i < n; i++)
-    links_.push_back({table_.byte_id(pretoken[static_cast<size_t>(i)]), i - 1, i + 1 < n ? i + 1 : -1});
+  for (int32_t i = 0; i < n; i++) links_.push_back({id_at(static_cast<size_t>(i)), i - 1, i + 1 < n ? i + 1 : -1});
   heap_.clear();
   for (int32_t i = 0; i < n; i++) push_pair(i);
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
@@ -99,6 +101,16 @@ void BpeMerger::merge_long(std::string_view pretoken, std::vector<int32_t>& out)
     }
   }
   for (int32_t i = 0; i >= 0; i = links_[static_cast<size_t>(i)].next) out.push_back(links_[static_cast<size_t>(i)].id);
+}
+
+void BpeMerger::merge(std::string_view pretoken, std::vector<int32_t>& out) {
+  merge_symbols(
+      pretoken.size(), [&](size_t i) { return table_.byte_id(pretoken[i]); }, out);
+}
+
+void BpeMerger::merge(std::span<const int32_t> symbols, std::vector<int32_t>& out) {
+  merge_symbols(
+      symbols.size(), [&](size_t i) { return symbols[i]; }, out);
 }
 
 }  // namespace megalith

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -54,14 +55,20 @@ class BpeMerger {
 
   // Appends the ids of a pre-token of less than 2^31 bytes.
   void merge(std::string_view pretoken, std::vector<int32_t>& out);
+  // The same for a pre-token given as the ids of its bytes or characters.
+  void merge(std::span<const int32_t> symbols, std::vector<int32_t>& out);
 
  private:
   struct Link {
     int32_t id, previous, next;  // id -1: merged into the previous; next -1: the last
   };
 
-  void merge_short(std::string_view pretoken, std::vector<int32_t>& out);
-  void merge_long(std::string_view pretoken, std::vector<int32_t>& out);
+  template <class IdAt>
+  void merge_symbols(size_t count, IdAt id_at, std::vector<int32_t>& out);
+  template <class IdAt>
+  void merge_short(size_t count, IdAt id_at, std::vector<int32_t>& out);
+  template <class IdAt>
+  void merge_long(size_t count, IdAt id_at, std::vector<int32_t>& out);
   void push_pair(int32_t left);
 
   const MergeTable& table_;

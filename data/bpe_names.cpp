@@ -31,18 +31,26 @@ class Notation {
     return text;
   }
 
-  std::string read(std::string_view text, const std::string& path) const {
+  const std::string& write(char byte) const { return of_byte_[static_cast<uint8_t>(byte)]; }
+
+  std::optional<std::string> read(std::string_view text) const {
     std::string bytes;
     for (size_t i = 0; i < text.size();) {
       const size_t length = static_cast<uint8_t>(text[i]) < 0x80 ? 1 : 2;
       const auto found = to_byte_.find(std::string(text.substr(i, length)));
-      CHECK(found != to_byte_.end(),
-            "{}: the token \"{}\" holds a character that stands for no byte; is it the vocabulary of a byte-level BPE?",
-            path, text);
+      if (found == to_byte_.end()) return {};
       bytes += found->second;
       i += length;
     }
     return bytes;
+  }
+
+  std::string read(std::string_view text, const std::string& path) const {
+    std::optional<std::string> bytes = read(text);
+    CHECK(bytes,
+          "{}: the token \"{}\" holds a character that stands for no byte; is it the vocabulary of a byte-level BPE?",
+          path, text);
+    return std::move(*bytes);
   }
 
  private:
@@ -56,7 +64,16 @@ std::string name_of(const BpeVocabulary& vocabulary, int32_t id, const Notation&
   return std::binary_search(vocabulary.specials.begin(), vocabulary.specials.end(), id) ? token : notation.write(token);
 }
 
+const Notation& notation_of_bytes() {
+  static const Notation notation;
+  return notation;
+}
+
 }  // namespace
+
+const std::string& name_of_byte(char byte) { return notation_of_bytes().write(byte); }
+
+std::optional<std::string> bytes_of_name(std::string_view name) { return notation_of_bytes().read(name); }
 
 std::string read_text_file(const std::string& path) {
   std::string text = read_file(path);

@@ -16,6 +16,11 @@ namespace megalith {
 // Returns whether a byte is its own name.
 bool is_printable_byte(int byte);
 
+// Returns the character that stands for a byte in names, as UTF-8.
+const std::string& name_of_byte(char byte);
+// Returns the bytes that a name stands for; nothing if it holds a character that stands for none.
+std::optional<std::string> bytes_of_name(std::string_view name);
+
 // Error: absent or empty.
 std::string read_text_file(const std::string& path);
 // Error: absent, empty, or no JSON, with the place.

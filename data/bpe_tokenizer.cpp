@@ -94,11 +94,13 @@ class BpeTokenizer final : public Tokenizer {
   }
   void save(const std::string& folder) const override { write_tokenizer(vocabulary_, folder); }
   std::string content() const override {
-    static const std::string of_bytes = content_of(make_byte_tokenizer()->as_bpe());
+    static const std::string of_bytes = content_of(bpe_of_bytes());
     const std::string content = content_of(vocabulary_);
     return content == of_bytes ? make_byte_tokenizer()->content() : content;
   }
-  BpeVocabulary as_bpe() const override { return vocabulary_; }
+  void save_for_transformers(const std::string& folder, int64_t context) const override {
+    write_for_transformers(vocabulary_, context, folder);
+  }
 
   std::vector<SpecialToken> special_tokens() const override {
     std::vector<SpecialToken> all{{vocabulary_.end_name, vocabulary_.end_of_text}};

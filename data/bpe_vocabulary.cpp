@@ -17,6 +17,17 @@ std::array<uint8_t, 256> bytes_in_gpt2_order() {
   return order;
 }
 
+BpeVocabulary bpe_of_bytes() {
+  BpeVocabulary vocabulary;
+  for (int32_t id = 0; id < 256; id++) {
+    vocabulary.byte_ids[static_cast<size_t>(id)] = id;
+    vocabulary.tokens.emplace_back(1, static_cast<char>(id));
+  }
+  vocabulary.end_of_text = 256;
+  vocabulary.tokens.emplace_back();
+  return vocabulary;
+}
+
 BpeVocabulary read_bpe(const std::string& folder) {
   const std::string vocab_path = folder + "/vocab.json";
   BpeNames names(read_json_file(vocab_path), vocab_path, "vocab.json");

@@ -26,6 +26,9 @@ struct BpeVocabulary {
   std::vector<int32_t> specials;  // special tokens except end_of_text, ascending; no merge makes one
 };
 
+// Returns the vocabulary of the byte tokenizer. Without merges every byte is a token, whatever the pre-tokens.
+BpeVocabulary bpe_of_bytes();
+
 // Returns the 256 bytes in GPT-2's order: the printable ones first.
 std::array<uint8_t, 256> bytes_in_gpt2_order();
 

@@ -1,7 +1,9 @@
 #include <array>
 #include <filesystem>
 
+#include "data/bpe_vocabulary.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_json.h"
 #include "kernels/system/files.h"
 
 namespace megalith {
@@ -40,13 +42,8 @@ class ByteTokenizer final : public Tokenizer {
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
   }
 
-  // Without merges every byte is a token, whatever the pre-tokens.
-  BpeVocabulary as_bpe() const override {
-    BpeVocabulary vocabulary;
-    for (int32_t id = 0; id < end_of_text(); id++) vocabulary.byte_ids[static_cast<size_t>(id)] = id;
-    for (int32_t id = 0; id < vocab_size(); id++) vocabulary.tokens.emplace_back(token_bytes(id));
-    vocabulary.end_of_text = end_of_text();
-    return vocabulary;
+  void save_for_transformers(const std::string& folder, int64_t context) const override {
+    write_for_transformers(bpe_of_bytes(), context, folder);
   }
 
  private:

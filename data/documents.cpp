@@ -157,9 +157,11 @@ void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
   if (batch.kind == TextBatch::Kind::json_lines) return lines_of(batch, give);
   const std::string_view text = batch.text, separator = corpus_.separator;
   if (batch.kind == TextBatch::Kind::part) {
+    const bool is_end = batch.begin.held_out && corpus_.held_out.rule() == HoldOut::Rule::ends;
     give({.text = text,
           .held_out = batch.begin.held_out,
           .is_whole = false,
+          .is_first = !batch.begin.in_document || (is_end && !batch.begin.in_end),
           .is_last = batch.is_last,
           .bad = fault_of(text, batch, 0)});
     return;

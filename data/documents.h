@@ -19,9 +19,9 @@ namespace megalith {
 struct Document {
   std::string_view text;  // valid during the call
   bool held_out = false;
-  bool is_whole = true;  // else a part; a document's parts follow one another
-  bool is_last = true;
-  std::string bad = {};  // why the document is bad; text must not be used then
+  bool is_whole = true;                  // else a part; a document's parts follow one another
+  bool is_first = true, is_last = true;  // of its parts
+  std::string bad = {};                  // why the document is bad; text must not be used then
 };
 
 // Belongs to one thread. The corpus must outlive it.

@@ -17,10 +17,11 @@ class BatchEncoder {
   BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer, SpecialTexts special_texts)
       : corpus_(corpus),
         documents_(corpus),
-        encoder_(tokenizer.encoder()),
         special_(tokenizer),
+        encoder_(special_texts == SpecialTexts::ids ? special_.encoder(tokenizer) : tokenizer.encoder()),
         special_texts_(special_texts),
-        end_of_text_(tokenizer.end_of_text()) {}
+        beginning_(tokenizer.beginning()),
+        ending_(ending_of(tokenizer)) {}
 
   EncodedBatch encode(TextBatch&& batch) {
     EncodedBatch encoded{{}, {}, batch.end, static_cast<int64_t>(batch.text.size()), batch.consumed};
@@ -29,11 +30,13 @@ class BatchEncoder {
       std::string bad = document.bad;
       if (bad.empty() && special_texts_ == SpecialTexts::refuse) bad = special_token_in(document.text, batch);
       if (bad.empty()) {
-        if (special_texts_ == SpecialTexts::ids)
-          special_.encode(*encoder_, document.text, encoded.ids);
-        else
+        if (document.is_first) {
+          encoded.ids.insert(encoded.ids.end(), beginning_.begin(), beginning_.end());
           encoder_->encode(document.text, encoded.ids);
-        if (document.is_last) encoded.ids.push_back(end_of_text_);
+        } else {
+          encoder_->go_on(document.text, encoded.ids);
+        }
+        if (document.is_last) encoded.ids.insert(encoded.ids.end(), ending_.begin(), ending_.end());
       }
       encoded.documents.push_back({encoded.ids.size(), static_cast<int64_t>(document.text.size()), document.held_out,
                                    document.is_last, std::move(bad)});
@@ -50,10 +53,10 @@ class BatchEncoder {
 
   const Corpus& corpus_;
   DocumentReader documents_;
-  std::unique_ptr<Encoder> encoder_;
   SpecialText special_;
+  std::unique_ptr<Encoder> encoder_;
   SpecialTexts special_texts_;
-  int32_t end_of_text_;
+  std::vector<int32_t> beginning_, ending_;
 };
 
 class Clock {
@@ -67,11 +70,21 @@ class Clock {
 
 }  // namespace
 
+std::vector<int32_t> ending_of(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ending = tokenizer.ending();
+  if (ending.empty() || ending.back() != tokenizer.end_of_text()) ending.push_back(tokenizer.end_of_text());
+  return ending;
+}
+
 void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
                    PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance) {
   const SpecialText special(tokenizer);
   TextBatches batches(
-      corpus, options.window_bytes, [&](std::string_view text) { return special.last_cut(tokenizer, text); },
+      corpus, options.window_bytes,
+      [&](std::string_view text) {
+        return options.special_texts == SpecialTexts::ids ? special.last_cut(tokenizer, text)
+                                                          : tokenizer.last_cut(text);
+      },
       files.position().text);
   const bool can_go_on = corpus.disk_bytes() > 0;
   Clock since_noted;

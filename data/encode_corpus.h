@@ -90,6 +90,10 @@ class TokenFiles {
   PreparePosition position_;
 };
 
+// Returns what is put behind each document: what the tokenizer puts there, and the end of a text if that is not its
+// last.
+std::vector<int32_t> ending_of(const Tokenizer& tokenizer);
+
 // Encodes what follows the position of `files`, and finishes them. `advance` gets the bytes of the inputs that were
 // consumed.
 void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,

@@ -22,13 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts special tokens that stand in texts; each document ends with one more.
+// Counts special tokens that stand in texts, without those that each document begins and ends with.
 std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
                                                 int64_t documents) {
   std::map<std::string, int64_t> found;
+  const std::vector<int32_t> beginning = tokenizer.beginning(), ending = ending_of(tokenizer);
+  const auto in_frame = [&](int32_t id) { return std::ranges::count(beginning, id) + std::ranges::count(ending, id); };
   for (const SpecialToken& special : tokenizer.special_tokens()) {
-    const int64_t ends = special.id == tokenizer.end_of_text() ? documents : 0;
-    if (const int64_t count = counts[static_cast<size_t>(special.id)] - ends; count > 0) found[special.text] = count;
+    const int64_t framed = documents * in_frame(special.id);
+    if (const int64_t count = counts[static_cast<size_t>(special.id)] - framed; count > 0) found[special.text] = count;
   }
   return found;
 }
@@ -39,9 +41,8 @@ std::vector<PrepareReport::CommonToken> common_tokens_of(const std::vector<int64
   constexpr size_t most = 5;
   std::vector<PrepareReport::CommonToken> found;
   for (const int32_t id : most_common(counts, most))
-    found.push_back(
-        {id == tokenizer.end_of_text() ? tokenizer.as_bpe().end_name : std::string(tokenizer.token_bytes(id)),
-         static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
+    found.push_back({tokenizer.token_name(id),
+                     static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
   return found;
 }
 

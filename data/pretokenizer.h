@@ -42,7 +42,7 @@ class Pretokenizer {
   const uint8_t* space_pretoken(const uint8_t* begin, const uint8_t* end) const;
   CharClass class_before(const uint8_t* begin, const uint8_t* p) const;
 
-  std::vector<CharClass> classes_;  // by code point
+  std::vector<CharClass> classes_;  // by code point, and stray_byte's
 };
 
 }  // namespace megalith

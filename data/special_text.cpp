@@ -25,17 +25,37 @@ SpecialText::Match SpecialText::first_in(std::string_view text) const {
   return {text.size(), 0, -1};
 }
 
-void SpecialText::encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const {
-  while (!text.empty()) {
-    const Match match = first_in(text);
-    encoder.encode(text.substr(0, match.begin), out);
-    if (match.size == 0) return;
-    out.push_back(match.id);
-    text.remove_prefix(match.begin + match.size);
+namespace {
+
+class SpecialEncoder final : public Encoder {
+ public:
+  SpecialEncoder(const SpecialText& special, std::unique_ptr<Encoder> of_text)
+      : special_(special), of_text_(std::move(of_text)) {}
+
+  void encode(std::string_view text, std::vector<int32_t>& out) override {
+    while (!text.empty()) {
+      const SpecialText::Match match = special_.first_in(text);
+      of_text_->encode(text.substr(0, match.begin), out);
+      if (match.size == 0) return;
+      out.push_back(match.id);
+      text.remove_prefix(match.begin + match.size);
+    }
   }
+
+ private:
+  const SpecialText& special_;
+  std::unique_ptr<Encoder> of_text_;
+};
+
+}  // namespace
+
+std::unique_ptr<Encoder> SpecialText::encoder(const Tokenizer& tokenizer) const {
+  if (const Tokenizer* own = tokenizer.with_specials()) return own->encoder();
+  return std::make_unique<SpecialEncoder>(*this, tokenizer.encoder());
 }
 
 size_t SpecialText::last_cut(const Tokenizer& tokenizer, std::string_view text) const {
+  if (const Tokenizer* own = tokenizer.with_specials()) return own->last_cut(text);
   size_t cut = tokenizer.last_cut(text);
   for (bool moved = true; moved && cut > 0;) {
     moved = false;
@@ -56,7 +76,7 @@ void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std
   const SpecialText special(tokenizer);
   const std::string refused = how == SpecialTexts::refuse ? why_refused(special, text) : "";
   CHECK(refused.empty(), "{} has {}", what, refused);
-  special.encode(*tokenizer.encoder(), text, out);
+  special.encoder(tokenizer)->encode(text, out);
 }
 
 std::string why_refused(const SpecialText& special, std::string_view text, std::optional<int64_t> behind) {

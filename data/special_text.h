@@ -29,8 +29,9 @@ class SpecialText {
   // Returns the first one; of several that begin there, the longest.
   Match first_in(std::string_view text) const;
 
-  // Encodes as Encoder::encode does, but special tokens as their ids.
-  void encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const;
+  // Returns an encoder that does as the tokenizer's, but encodes special tokens as their ids. It refers to this and to
+  // the tokenizer.
+  std::unique_ptr<Encoder> encoder(const Tokenizer& tokenizer) const;
 
   // Returns a cut as Tokenizer::last_cut does, or an earlier one that is inside no special token, complete or not.
   size_t last_cut(const Tokenizer& tokenizer, std::string_view text) const;
@@ -40,8 +41,8 @@ class SpecialText {
   std::string first_bytes_;  // of the names
 };
 
-// Encodes a single text, such as a prompt. Error if special tokens are refused and it has one; `what` begins the
-// message.
+// Encodes a single text, such as a prompt, without what the tokenizer puts before and behind it. Error if special
+// tokens are refused and it has one; `what` begins the message.
 void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out,
                           SpecialTexts how = SpecialTexts::ids, const std::string& what = "the text");
 

@@ -204,7 +204,7 @@ void TextBatches::next_part(TextBatch& batch) {
       else
         give(batch, TextBatch::Kind::part, window.size(), window.size());
       batch.is_last = true;
-      position_.in_document = position_.held_out = false;
+      position_.in_document = position_.held_out = position_.in_end = false;
       return;
     }
     // A possible beginning of a separator waits for the next part.
@@ -218,6 +218,7 @@ void TextBatches::next_part(TextBatch& batch) {
     give(batch, TextBatch::Kind::part, cut, cut);
     batch.is_last = false;
     position_.in_document = true;
+    position_.in_end = position_.held_out && corpus_.held_out.rule() == HoldOut::Rule::ends;
     return;
   }
 }

@@ -44,6 +44,7 @@ struct TextPosition {
   int64_t input = 0, offset = 0, lines = 0;
   // Parts of the document here were given already:
   bool in_document = false, held_out = false;
+  bool in_end = false;  // also parts of the end that is held out
   int64_t document_begin = 0;
 
   bool operator==(const TextPosition&) const = default;

@@ -1,5 +1,6 @@
 #include "data/tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -10,10 +11,18 @@
 
 namespace megalith {
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool with_specials) const {
   std::string text;
-  for (const int32_t id : ids) text += token_bytes(id);
+  const std::vector<SpecialToken> specials = with_specials ? std::vector<SpecialToken>() : special_tokens();
+  for (const int32_t id : ids)
+    if (std::ranges::find(specials, id, &SpecialToken::id) == specials.end()) text += token_bytes(id);
   return text;
+}
+
+std::string Tokenizer::token_name(int32_t id) const {
+  if (id != end_of_text()) return std::string(token_bytes(id));
+  const std::vector<SpecialToken> specials = special_tokens();
+  return specials.empty() ? std::string(end_of_text_name) : specials.front().text;
 }
 
 namespace {
@@ -35,8 +44,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
   // tokenizer.json goes first, since it says how texts are split.
   if (has(tokenizer_json_file))
-    return make_bpe_tokenizer(
-        read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder).end));
+    return read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder).end);
   for (const char* name : {"vocab.json", "merges.txt"})
     CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
   return make_bpe_tokenizer(read_bpe(folder));

@@ -1,8 +1,10 @@
-// A Tokenizer maps bytes to token ids and back. It accepts any bytes, and decode(encode(text)) == text always. Special
-// tokens in a text are encoded as plain text; special_text.h encodes them as ids.
+// A Tokenizer maps bytes to token ids and back. It accepts any bytes. Special tokens in a text are encoded as plain
+// text; special_text.h encodes them as ids.
 //
-// There are two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's formats
-// (tokenizer.json, or vocab.json and merges.txt, with Hugging Face's names and notation; "<|endoftext|>" ends a text).
+// There are three kinds. Bytes: ids 0..255 are the bytes, 256 ends a text. Byte-level BPE as GPT-2's: tokenizer.json,
+// or vocab.json and merges.txt, with Hugging Face's names and notation; "<|endoftext|>" ends a text. For these two
+// decode(encode(text)) == text always. And any other BPE that a tokenizer.json describes (pipeline_tokenizer.h): it may
+// change a text, as by NFC, and decodes as Hugging Face's library does.
 //
 // A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
 // it caches pre-tokens, belongs to one thread, and refers to its Tokenizer, which must outlive it.
@@ -16,8 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/bpe_vocabulary.h"
-
 namespace megalith {
 
 class Encoder {
@@ -25,6 +25,8 @@ class Encoder {
   virtual ~Encoder() = default;
   // Appends the ids of text to out.
   virtual void encode(std::string_view text, std::vector<int32_t>& out) = 0;
+  // The same for a text that goes on from a cut (Tokenizer::last_cut).
+  virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };
 
 struct SpecialToken {
@@ -41,12 +43,21 @@ class Tokenizer {
   virtual int32_t end_of_text() const = 0;
   virtual std::unique_ptr<Encoder> encoder() const = 0;
 
-  // Returns an id's bytes, valid as long as the tokenizer; empty for the end of a text. Error for other ids.
+  // Returns an id's bytes inside a text, valid as long as the tokenizer; empty for the end of a text and for what every
+  // text begins and ends with. Error for other ids.
   virtual std::string_view token_bytes(int32_t id) const = 0;
+  // Returns what to call a token in a message.
+  virtual std::string token_name(int32_t id) const;
+
+  // Returns the ids that the tokenizer puts before and behind every text. Encoders leave them out.
+  virtual std::vector<int32_t> beginning() const { return {}; }
+  virtual std::vector<int32_t> ending() const { return {}; }
 
   // Returns where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) ==
-  // encode(text[0..c)) + encode(text[c..) + more) for every `more`. It is late, but not always the last; 0 if none is
-  // found, which a longer text may change.
+  // encode(text[0..c)) + go_on(text[c..) + more) for every `more`. It is late, but not always the last; 0 if none is
+  // found, which a longer text may change. Of the third kind, some find none but behind added tokens, or none at all:
+  // those whose normalizer does more than NFC or replacing characters, that merge what they cut, or of which an added
+  // token takes blanks.
   virtual size_t last_cut(std::string_view text) const = 0;
 
   // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.
@@ -58,12 +69,19 @@ class Tokenizer {
   // Returns the tokens that have a text of their own, and the end of a text if it has one.
   virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
-  // Returns a byte-level BPE that makes the same ids.
-  virtual BpeVocabulary as_bpe() const = 0;
+  // Returns this tokenizer as one that encodes special tokens as ids, valid as long as this; null: special_text.h finds
+  // them.
+  virtual const Tokenizer* with_specials() const { return nullptr; }
+
+  // Writes the files that `transformers` reads into an existing folder; overwrites none. Those of the third kind are as
+  // they came. `context` is the model's most tokens.
+  virtual void save_for_transformers(const std::string& folder, int64_t context) const = 0;
 
   // Appends the ids of text to out. For much text use an Encoder.
   void encode(std::string_view text, std::vector<int32_t>& out) const { encoder()->encode(text, out); }
-  std::string decode(std::span<const int32_t> ids) const;
+  std::string decode(std::span<const int32_t> ids) const { return decode(ids, true); }
+  // Leaves special tokens out unless with_specials.
+  virtual std::string decode(std::span<const int32_t> ids, bool with_specials) const;
 };
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
@@ -73,7 +91,7 @@ constexpr const char* byte_tokenizer_file = "bytes.txt";
 
 // Reads a folder that save() wrote, or a Hugging Face folder: its tokenizer.json (tokenizer_json.h) or, without one,
 // its vocab.json and merges.txt. Errors: no such folder or files, malformed JSON, ids that are not 0..V-1, a merge of
-// unknown tokens, anything that GPT-2 does differently.
+// unknown tokens, a part of tokenizer.json that is not known, by key and value.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder);
 
 // Returns the files of a folder that load_tokenizer may read.

@@ -1,11 +1,14 @@
 #include "data/tokenizer_json.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "data/bpe_merger.h"
 #include "data/bpe_names.h"
+#include "data/bpe_tokenizer.h"
+#include "data/pipeline_tokenizer.h"
 #include "data/pretokenizer.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer_parts.h"
@@ -18,39 +21,62 @@ namespace {
 
 using Json = nlohmann::json;
 
+// What is kept of a folder.
+constexpr std::array files_of_tokenizer = {tokenizer_json_file, tokenizer_config_file, special_tokens_file,
+                                           added_tokens_file,   "vocab.json",          "merges.txt",
+                                           "tokenizer.model",   "chat_template.jinja"};
+
 class TokenizerJson {
  public:
   explicit TokenizerJson(const std::string& path) : path_(path), file_(read_json_file(path)) {
     CHECK(file_.is_object(), "{} is not a JSON object", path_);
   }
 
-  BpeVocabulary read(const std::optional<std::string>& named_end) const {
+  std::unique_ptr<Tokenizer> read(const std::optional<std::string>& named_end) const {
     const Json& model = json_member(file_, "model");
     CHECK(model.is_object(), "{} has no model", path_);
-    for (const std::string& other :
-         {other_model(model), other_normalizer(json_member(file_, "normalizer")),
-          other_pre_tokenizer(json_member(file_, "pre_tokenizer")),
-          other_post_processor(json_member(file_, "post_processor")), other_decoder(json_member(file_, "decoder"))})
-      if (!other.empty()) refuse("{}", other);
-    BpeNames names(json_member(model, "vocab"), path_, "model.vocab");
-    add_specials(names);
-    names.end_is(named_end);
-    BpeVocabulary vocabulary = names.without_merges();
-    add_merges(json_member(model, "merges"), names);
-    vocabulary.merges = names.merges();
-    if (json_member(model, "ignore_merges") == true) check_merges_make_all(vocabulary);
-    return vocabulary;
+    if (makes_ids_as_gpt2()) {
+      BpeNames names(json_member(model, "vocab"), path_, "model.vocab");
+      add_specials(names);
+      names.end_is(named_end);
+      BpeVocabulary vocabulary = names.without_merges();
+      add_merges(json_member(model, "merges"), names, path_);
+      vocabulary.merges = names.merges();
+      if (json_member(model, "ignore_merges") != true || merges_make_all(vocabulary))
+        return make_bpe_tokenizer(std::move(vocabulary));
+    }
+    return make_pipeline_tokenizer(file_, path_, files_beside(), named_end);
   }
 
  private:
-  template <class... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> what, Args&&... args) const {
-    FAIL("{}: {}; only a byte-level BPE that cuts texts as GPT-2 does can be read exactly", path_,
-         fmt::format(what, std::forward<Args>(args)...));
+  bool makes_ids_as_gpt2() const {
+    if (!other_model(json_member(file_, "model")).empty() || !normalizes_as_gpt2(json_member(file_, "normalizer")) ||
+        !pre_tokenizes_as_gpt2(json_member(file_, "pre_tokenizer")) ||
+        !adds_nothing(json_member(file_, "post_processor")) || !decodes_as_gpt2(json_member(file_, "decoder")))
+      return false;
+    if (const Json& ignores = json_member(json_member(file_, "model"), "ignore_merges");
+        !ignores.is_null() && !ignores.is_boolean())
+      return false;  // refused there
+    for (const Json& token : json_member(file_, "added_tokens")) {
+      if (json_member(token, "special") != true) return false;
+      for (const char* key : {"lstrip", "rstrip", "single_word"})
+        if (const Json& flag = json_member(token, key); !flag.is_null() && flag != false) return false;
+    }
+    return true;
   }
 
-  // With ignore_merges a pre-token that is a token becomes it without merges, so the merges have to make the same.
-  void check_merges_make_all(const BpeVocabulary& vocabulary) const {
+  std::map<std::string, std::string> files_beside() const {
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    std::map<std::string, std::string> files;
+    std::error_code absent;
+    for (const char* name : files_of_tokenizer)
+      if (std::filesystem::exists(folder / name, absent)) files[name] = read_file((folder / name).string());
+    if (!files.contains(tokenizer_json_file)) files[tokenizer_json_file] = read_file(path_);
+    return files;
+  }
+
+  // With ignore_merges a pre-token that is a token becomes it without merges. Returns whether the merges make the same.
+  static bool merges_make_all(const BpeVocabulary& vocabulary) {
     const Pretokenizer pretokenizer;
     const MergeTable table(vocabulary);
     BpeMerger merger(table);
@@ -61,10 +87,9 @@ class TokenizerJson {
       if (token.empty() || is_special || pretokenizer.first_pretoken(token) < token.size()) continue;
       ids.clear();
       merger.merge(token, ids);
-      if (ids != std::vector{id})
-        refuse("model.ignore_merges is set, and token {} ({}) is not what the merges make of its text", id,
-               json_text_of_bytes(token));
+      if (ids != std::vector{id}) return false;
     }
+    return true;
   }
 
   void add_specials(BpeNames& names) const {
@@ -72,29 +97,8 @@ class TokenizerJson {
       const Json &content = json_member(token, "content"), &id = json_member(token, "id");
       CHECK(content.is_string() && id.is_number_integer(), "{}: the added token {} has no content or no id", path_,
             json_text(token));
-      if (json_member(token, "special") != true)
-        refuse("the added token {} (id {}) is not special, so that it stands in texts", json_text(content),
-               json_text(id));
-      for (const char* key : {"lstrip", "rstrip", "single_word"})
-        if (json_member(token, key) == true)
-          refuse("the added token {} has {} = true, by which texts around it are cut", json_text(content), key);
       CHECK(content != "", "{}: the added token of id {} has no text", path_, json_text(id));
       names.add_special(content.get<std::string>(), id.get<int64_t>());
-    }
-  }
-
-  void add_merges(const Json& merges, BpeNames& names) const {
-    CHECK(merges.is_array(), "{}: model.merges is not a list", path_);
-    int64_t number = 0;
-    for (const Json& merge : merges) {
-      number++;
-      if (merge.is_string()) {
-        names.add_merge(merge.get<std::string>(), path_, "merge", number);
-        continue;
-      }
-      CHECK(merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string(),
-            "{}, merge {}: {} is neither a text nor a pair of texts", path_, number, json_text(merge));
-      names.add_merge(merge[0].get<std::string>(), merge[1].get<std::string>(), path_, "merge", number);
     }
   }
 
@@ -142,7 +146,7 @@ std::string tokenizer_json(const BpeVocabulary& vocabulary) {
 
 }  // namespace
 
-BpeVocabulary read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end) {
   return TokenizerJson(path).read(named_end);
 }
 
@@ -171,7 +175,7 @@ void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, co
 
 void check_no_tokenizer_in(const std::string& folder) {
   std::error_code absent;
-  for (const char* name : {tokenizer_json_file, tokenizer_config_file, special_tokens_file, "vocab.json", "merges.txt"})
+  for (const char* name : files_of_tokenizer)
     CHECK(!std::filesystem::exists(std::filesystem::path(folder) / name, absent),
           "{}/{} exists already and is not overwritten; choose another folder", folder, name);
 }

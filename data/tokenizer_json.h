@@ -1,7 +1,8 @@
-// A byte-level BPE in Hugging Face's formats: tokenizer.json, read and written, and the files beside it.
+// Tokenizers in Hugging Face's formats: tokenizer.json, read and written, and the files beside it.
 //
 // tokenizer.json describes a pipeline: a normalizer, a pre-tokenizer, a model, a post-processor, a decoder, and added
-// tokens that are cut out of a text first. What makes GPT-2's ids is read; anything else is refused by name, since a
+// tokens that are cut out of a text first. What cuts texts as GPT-2 does becomes a byte-level BPE, which is faster; any
+// other BPE goes through its pipeline (pipeline_tokenizer.h). A part that is not known is refused by name, since a
 // tokenizer that is almost right silently spoils a model.
 #pragma once
 
@@ -9,15 +10,16 @@
 #include <string>
 
 #include "data/bpe_vocabulary.h"
+#include "data/tokenizer.h"
 
 namespace megalith {
 
 constexpr const char* tokenizer_json_file = "tokenizer.json";
 
-// Reads merges in either notation, "a b" or ["a", "b"]. Special tokens keep their ids; in a text they are plain text.
-// `named_end` is the end of a text that files beside it name. Errors: as of read_bpe; a part that makes other ids
-// (tokenizer_parts.h); an added token that is not special.
-BpeVocabulary read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end = {});
+// Reads merges in either notation, "a b" or ["a", "b"], and the files beside it that it keeps as they are. `named_end`
+// is the end of a text that files beside it name. Errors: as of read_bpe; a part that is not known, by key and value.
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
+                                               const std::optional<std::string>& named_end = {});
 
 // Writes the files that load_tokenizer reads back: vocab.json, merges.txt, and others for what these cannot say.
 void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder);

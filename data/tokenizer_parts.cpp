@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <vector>
+#include <algorithm>
 
 #include "data/split_pattern.h"
+#include "kernels/system/check.h"
 #include "kernels/system/json.h"
 
 namespace megalith {
@@ -15,30 +16,18 @@ using Json = nlohmann::json;
 
 const Json no_part;
 
-std::string type_of(const Json& part) {
-  const Json& type = json_member(part, "type");
-  return type.is_string() ? type.get<std::string>() : part.is_null() ? "none" : "unknown";
-}
-
-// Collects the parts of a sequence, however nested, or the part itself; none for null.
 void flatten(const Json& part, const char* members, std::vector<const Json*>& out) {
   if (part.is_null()) return;
   const Json& inside = json_member(part, members);
-  if (type_of(part) != "Sequence" || !inside.is_array()) return out.push_back(&part);
+  if (type_of_part(part) != "Sequence" || !inside.is_array()) return out.push_back(&part);
   for (const Json& one : inside) flatten(one, members, out);
-}
-
-std::vector<const Json*> parts_of(const Json& part, const char* members) {
-  std::vector<const Json*> parts;
-  flatten(part, members, parts);
-  return parts;
 }
 
 // An absent member is not false: "strip_left" then is true.
 bool is_false(const Json& part, const char* key) { return json_member(part, key) == false; }
 
 bool changes_text(const Json& normalizer) {
-  const std::string type = type_of(normalizer);
+  const std::string type = type_of_part(normalizer);
   if (type == "Prepend") return json_member(normalizer, "prepend") != "";
   if (type == "Strip") return !is_false(normalizer, "strip_left") || !is_false(normalizer, "strip_right");
   if (type == "Replace") {
@@ -50,21 +39,18 @@ bool changes_text(const Json& normalizer) {
 
 // A Split must give each match of GPT-2's pattern as a pre-token. The matches cover a text, so that it does not matter
 // whether what is between them is kept or removed.
-std::string other_split(const Json& split) {
+bool splits_as_gpt2(const Json& split) {
   const Json &pattern = json_member(json_member(split, "pattern"), "Regex"), &behavior = json_member(split, "behavior");
-  if (!pattern.is_string() || !cuts_as_gpt2(pattern.get<std::string>()))
-    return fmt::format("the pre-tokenizer Split has the pattern {}", json_text(json_member(split, "pattern")));
+  if (!pattern.is_string() || !cuts_as_gpt2(pattern.get<std::string>())) return false;
   const bool isolates = behavior == "Isolated" || behavior == "isolated";
   const bool removes = behavior == "Removed" || behavior == "removed";
-  if (isolates || (removes && json_member(split, "invert") == true)) return {};
-  return fmt::format("the pre-tokenizer Split has behavior = {} and invert = {}", json_text(behavior),
-                     json_text(json_member(split, "invert")));
+  return isolates || (removes && json_member(split, "invert") == true);
 }
 
-// Returns the special tokens that a template adds to a single text, or "".
-std::string added_by_template(const Json& processor) {
+// Returns whether a template of a single text is that text.
+bool is_only_text(const Json& processor) {
   const Json& single = json_member(processor, "single");
-  if (!single.is_array()) return "an unknown template";
+  if (!single.is_array()) return false;
   int texts = 0;
   for (const Json& part : single) {
     if (const Json& special = json_member(part, "SpecialToken"); !special.is_null()) {
@@ -72,14 +58,14 @@ std::string added_by_template(const Json& processor) {
       const Json& known = json_member(processor, "special_tokens");
       const Json& ids =
           json_member(name.is_string() ? json_member(known, name.get<std::string>().c_str()) : no_part, "ids");
-      if (!ids.is_array() || !ids.empty()) return json_text(name);
+      if (!ids.is_array() || !ids.empty()) return false;
     } else if (json_member(json_member(part, "Sequence"), "id") == "A") {
       texts++;
     } else {
-      return json_text(part);
+      return false;
     }
   }
-  return texts == 1 ? "" : fmt::format("the text {} times", texts);
+  return texts == 1;
 }
 
 }  // namespace
@@ -90,10 +76,60 @@ const Json& json_member(const Json& object, const char* key) {
   return found == object.end() ? no_part : *found;
 }
 
+std::string type_of_part(const Json& part) {
+  const Json& type = json_member(part, "type");
+  return type.is_string() ? type.get<std::string>() : part.is_null() ? "none" : "unknown";
+}
+
+std::vector<const Json*> parts_of(const Json& part, const char* members) {
+  std::vector<const Json*> parts;
+  flatten(part, members, parts);
+  return parts;
+}
+
+std::string text_member(const Json& part, const char* key, const std::string& what, const std::string& path) {
+  const Json& value = json_member(part, key);
+  CHECK(value.is_string(), "{}: {} has {} = {}, which is no text", path, what, key, json_text(value));
+  return value.get<std::string>();
+}
+
+bool flag_member(const Json& part, const char* key, bool absent, const std::string& what, const std::string& path) {
+  const Json& value = json_member(part, key);
+  if (value.is_null()) return absent;
+  CHECK(value.is_boolean(), "{}: {} has {} = {}, which is neither true nor false", path, what, key, json_text(value));
+  return value.get<bool>();
+}
+
+TextPattern pattern_of(const Json& part, const std::string& what, const std::string& path, std::string* text) {
+  const Json& pattern = json_member(part, "pattern");
+  const Json &plain = json_member(pattern, "String"), &regex = json_member(pattern, "Regex");
+  CHECK(plain.is_string() != regex.is_string(), "{}: {} has pattern = {}, which is neither a String nor a Regex", path,
+        what, json_text(pattern));
+  if (regex.is_string()) return TextPattern(regex.get<std::string>(), path + ", " + what);
+  CHECK(plain != "", "{}: {} has an empty pattern", path, what);
+  if (text) *text = plain.get<std::string>();
+  return TextPattern::of_text(plain.get<std::string>());
+}
+
+void add_merges(const Json& merges, BpeNames& names, const std::string& path) {
+  CHECK(merges.is_array(), "{}: model.merges is not a list", path);
+  int64_t number = 0;
+  for (const Json& merge : merges) {
+    number++;
+    if (merge.is_string()) {
+      names.add_merge(merge.get<std::string>(), path, "merge", number);
+      continue;
+    }
+    CHECK(merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string(),
+          "{}, merge {}: {} is neither a text nor a pair of texts", path, number, json_text(merge));
+    names.add_merge(merge[0].get<std::string>(), merge[1].get<std::string>(), path, "merge", number);
+  }
+}
+
 // byte_fallback and the unknown token are for bytes without a token, and here each has one.
 std::string other_model(const Json& model) {
   // Old files do not name it.
-  const std::string type = model.contains("type") ? type_of(model) : "BPE";
+  const std::string type = model.contains("type") ? type_of_part(model) : "BPE";
   if (type != "BPE") return fmt::format("the model is {}", type);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const Json& affix = json_member(model, key); !affix.is_null() && affix != "")
@@ -103,59 +139,43 @@ std::string other_model(const Json& model) {
   return {};
 }
 
-std::string other_normalizer(const Json& normalizer) {
-  for (const Json* part : parts_of(normalizer, "normalizers"))
-    if (changes_text(*part)) return fmt::format("the normalizer is {}", type_of(*part));
-  return {};
+bool normalizes_as_gpt2(const Json& normalizer) {
+  const std::vector<const Json*> parts = parts_of(normalizer, "normalizers");
+  return std::ranges::none_of(parts, [](const Json* part) { return changes_text(*part); });
 }
 
 // ByteLevel comes last, since it writes bytes as other characters. It does not split the pre-tokens of GPT-2's pattern
 // further, so that it may repeat that pattern.
-std::string other_pre_tokenizer(const Json& pre_tokenizer) {
+bool pre_tokenizes_as_gpt2(const Json& pre_tokenizer) {
   const std::vector<const Json*> parts = parts_of(pre_tokenizer, "pretokenizers");
-  if (parts.empty()) return "the pre-tokenizer is none";
   bool is_cut = false;
   for (const Json* part : parts) {
-    const std::string type = type_of(*part);
-    if (type == "Split" && part != parts.back()) {
-      if (const std::string other = other_split(*part); !other.empty()) return other;
+    if (part != parts.back()) {
+      if (type_of_part(*part) != "Split" || !splits_as_gpt2(*part)) return false;
       is_cut = true;
       continue;
     }
-    if (type != "ByteLevel") return fmt::format("the pre-tokenizer is {}", type);
-    if (part != parts.back()) return fmt::format("the pre-tokenizer is ByteLevel, and {} others", parts.size() - 1);
-    // Its default is true, so it must be present.
-    if (const Json& prefix = json_member(*part, "add_prefix_space"); prefix != false)
-      return fmt::format("the pre-tokenizer ByteLevel has add_prefix_space = {}",
-                         prefix.is_null() ? "true" : json_text(prefix));
+    if (type_of_part(*part) != "ByteLevel" || json_member(*part, "add_prefix_space") != false) return false;
     const Json& regex = json_member(*part, "use_regex");
-    if (!is_cut && !regex.is_null() && regex != true)
-      return fmt::format("the pre-tokenizer ByteLevel has use_regex = {}, and nothing before it cuts texts",
-                         json_text(regex));
+    return is_cut || regex.is_null() || regex == true;
   }
-  return {};
+  return false;
 }
 
-std::string other_post_processor(const Json& post_processor) {
-  for (const Json* part : parts_of(post_processor, "processors")) {
-    const std::string type = type_of(*part);
-    if (type == "ByteLevel") continue;  // changes offsets only
-    if (type != "TemplateProcessing")
-      return fmt::format("the post_processor is {}: it adds tokens to every text, and nothing here does", type);
-    if (const std::string added = added_by_template(*part); !added.empty())
-      return fmt::format("the post_processor is TemplateProcessing: it adds {} to every text, and nothing here does",
-                         added);
-  }
-  return {};
+// ByteLevel changes offsets only.
+bool adds_nothing(const Json& post_processor) {
+  const std::vector<const Json*> parts = parts_of(post_processor, "processors");
+  return std::ranges::all_of(parts, [](const Json* part) {
+    const std::string type = type_of_part(*part);
+    return type == "ByteLevel" || (type == "TemplateProcessing" && is_only_text(*part));
+  });
 }
 
-std::string other_decoder(const Json& decoder) {
-  for (const Json* part : parts_of(decoder, "decoders")) {
-    const std::string type = type_of(*part);
-    // Fuse joins tokens, as ByteLevel does. No other decoder reads the output of ByteLevel.
-    if (type != "ByteLevel" && type != "Fuse") return fmt::format("the decoder is {}: tokens are bytes here", type);
-  }
-  return {};
+// Fuse joins tokens, as ByteLevel does.
+bool decodes_as_gpt2(const Json& decoder) {
+  const std::vector<const Json*> parts = parts_of(decoder, "decoders");
+  return std::ranges::all_of(
+      parts, [](const Json* part) { return type_of_part(*part) == "ByteLevel" || type_of_part(*part) == "Fuse"; });
 }
 
 }  // namespace megalith

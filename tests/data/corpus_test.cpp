@@ -113,7 +113,7 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
 // They become ids or text, or are refused, also where a window ends inside of one.
 TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
   Scratch scratch;
-  BpeVocabulary vocabulary = make_byte_tokenizer()->as_bpe();
+  BpeVocabulary vocabulary = bpe_of_bytes();
   for (const char* name : {"<|user|>", "<|user|>>"}) {
     vocabulary.specials.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
     vocabulary.tokens.emplace_back(name);

@@ -8,7 +8,13 @@ namespace {
 
 TEST(PrepareJournal, ComesBackAsItWas) {
   const PreparePosition position{
-      .text = {.input = 1, .offset = 20, .lines = 3, .in_document = true, .held_out = true, .document_begin = 4},
+      .text = {.input = 1,
+               .offset = 20,
+               .lines = 3,
+               .in_document = true,
+               .held_out = true,
+               .in_end = true,
+               .document_begin = 4},
       .train = {.shard = 5, .written = {6, 7, 8}, .documents = 9, .tokens = 10, .bytes = 11, .open_bytes = 12},
       .validation =
           {.shard = 13, .written = {14, 15, 16}, .documents = 17, .tokens = 18, .bytes = 19, .open_bytes = 20},

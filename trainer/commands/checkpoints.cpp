@@ -48,17 +48,16 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   m.dropout = dropout_of(reader.manifest());
   const std::string known = tokenizer_of(reader.manifest(), reader.folder());
   const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
-  std::optional<BpeVocabulary> vocabulary;
+  std::unique_ptr<Tokenizer> named;
   std::optional<int64_t> end_of_text, known_ids;
   if (!folder.empty()) {
-    const std::unique_ptr<Tokenizer> named = load_tokenizer(folder);
+    named = load_tokenizer(folder);
     const std::string trained = open_weights(reader.folder()).tokenizer_hash;
     CHECK(trained.empty() || hash_of(*named) == trained,
           "{} was trained with another tokenizer{} than --tokenizer {}: to its model the tokens mean other text; leave "
           "--tokenizer out, or name the one it was trained with",
           reader.folder(), known.empty() ? "" : ", that in " + known + ",", folder);
-    vocabulary = named->as_bpe();
-    end_of_text = vocabulary->end_of_text;
+    end_of_text = named->end_of_text();
     known_ids = named->vocab_size();
     check_no_tokenizer_in(out);
   }
@@ -73,7 +72,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   export_hugging_face(
       reader, m, parameters, end_of_text, out, end_of_documents,
       {.type = rounds ? DType::bf16 : DType::f32, .most_bytes = options.most_bytes, .cuts_table = true});
-  if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
+  if (named) named->save_for_transformers(out, m.context);
   fmt::print("{}\nend of text: {}\n", out,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                          : "none, since no tokenizer is known; --tokenizer FOLDER names one");

@@ -142,7 +142,7 @@ GenerationRate Inference::generate(const std::vector<std::string>& prompts, cons
   Config config;
   together(session_, [&] {
     for (const std::string& prompt : prompts) {
-      std::vector<int32_t>& ids = starts.emplace_back();
+      std::vector<int32_t>& ids = starts.emplace_back(tokenizer().beginning());
       encode_with_specials(tokenizer(), prompt, ids, special_texts_, fmt::format("prompt {}", starts.size()));
       if (ids.empty()) ids.push_back(tokenizer_->end_of_text());  // texts follow one another in training
       longest = std::max(longest, static_cast<int64_t>(ids.size()));

@@ -59,8 +59,9 @@ class Inference {
   // Returns why a build with CUDA computes on the CPU unasked, or "".
   const std::string& why_cpu() const { return device_.why_cpu; }
 
-  // Continues each prompt by `tokens` tokens, or until the end of the text or a stop string. A text goes on from its
-  // last `context` tokens and, whenever the context is full, from the last half of it, read again from position 0.
+  // Continues each prompt, behind what the tokenizer begins texts with, by `tokens` tokens, or until the end of the text
+  // or a stop string. A text goes on from its last `context` tokens and, whenever the context is full, from the last half
+  // of it, read again from position 0.
   // out(prompt, sample, text) gets the added text, piece by piece and of several texts in turn; end(prompt, sample)
   // ends it.
   GenerationRate generate(const std::vector<std::string>& prompts, const Generation& how,

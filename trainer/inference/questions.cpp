@@ -94,7 +94,9 @@ AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question,
   encode_with_specials(tokenizer, context + answer, tokens.ids, special_texts, question.where);
   encode_with_specials(tokenizer, context.substr(0, end), before, special_texts, question.where);
   tokens.answer = static_cast<int64_t>(tokens.ids.size()) - static_cast<int64_t>(before.size());
-  if (before.empty()) tokens.ids.insert(tokens.ids.begin(), tokenizer.end_of_text());
+  std::vector<int32_t> beginning = tokenizer.beginning();
+  if (beginning.empty() && before.empty()) beginning.push_back(tokenizer.end_of_text());
+  tokens.ids.insert(tokens.ids.begin(), beginning.begin(), beginning.end());
   CHECK(tokens.answer > 0, "{}: the answer `{}` has no token of its own after `{}`", question.where, answer, context);
   CHECK(tokens.answer <= model_context,
         "{}: an answer of {} tokens, but the model's context is {}; leave the line out, or use a model of a longer "

@@ -1,0 +1,401 @@
+#include "data/pipeline_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/added_tokens.h"
+#include "data/bpe_model.h"
+#include "data/text_cutter.h"
+#include "data/text_normalizer.h"
+#include "data/token_decoder.h"
+#include "data/tokenizer_json.h"
+#include "data/tokenizer_parts.h"
+#include "kernels/system/check.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
+
+namespace megalith {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// What is put before and behind every text.
+struct Frame {
+  std::vector<int32_t> beginning, ending;
+};
+
+// Adds what a post-processor puts around what there is.
+void add_frame(const Json& processor, const std::string& path, Frame& frame) {
+  if (processor.is_null()) return;
+  const std::string type = type_of_part(processor), what = "the post_processor " + type;
+  const auto ids_in = [&](const Json& ids) {
+    std::vector<int32_t> found;
+    for (const Json& id : ids) {
+      CHECK(id.is_number_integer(), "{}: {} adds the id {}", path, what, json_text(id));
+      found.push_back(id.get<int32_t>());
+    }
+    return found;
+  };
+  if (type == "Sequence") {
+    CHECK(json_member(processor, "processors").is_array(), "{}: {} has no list `processors`", path, what);
+    for (const Json& inside : json_member(processor, "processors")) add_frame(inside, path, frame);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    const auto one = [&](const char* key) {
+      const Json& pair = json_member(processor, key);
+      CHECK(pair.is_array() && pair.size() == 2 && pair[1].is_number_integer(), "{}: {} has {} = {}", path, what, key,
+            json_text(pair));
+      return pair[1].get<int32_t>();
+    };
+    frame.beginning.insert(frame.beginning.begin(), one("cls"));
+    frame.ending.push_back(one("sep"));
+  } else if (type == "TemplateProcessing") {
+    std::vector<int32_t> before, behind;
+    int texts = 0;
+    CHECK(json_member(processor, "single").is_array(), "{}: {} has no list `single`", path, what);
+    for (const Json& part : json_member(processor, "single")) {
+      if (const Json& special = json_member(part, "SpecialToken"); !special.is_null()) {
+        const std::string name = text_member(special, "id", what, path);
+        const Json& ids = json_member(json_member(json_member(processor, "special_tokens"), name.c_str()), "ids");
+        CHECK(ids.is_array(), "{}: {} adds {}, and has no special_tokens of that name", path, what,
+              json_text(Json(name)));
+        const std::vector<int32_t> added = ids_in(ids);
+        (texts == 0 ? before : behind).insert((texts == 0 ? before : behind).end(), added.begin(), added.end());
+        continue;
+      }
+      CHECK(json_member(json_member(part, "Sequence"), "id") == "A", "{}: {} has in `single` {}", path, what,
+            json_text(part));
+      texts++;
+    }
+    CHECK(texts == 1, "{}: {} has in `single` the text {} times", path, what, texts);
+    frame.beginning.insert(frame.beginning.begin(), before.begin(), before.end());
+    frame.ending.insert(frame.ending.end(), behind.begin(), behind.end());
+  } else if (type != "ByteLevel") {  // that changes offsets only
+    FAIL(
+        "{}: the post_processor has type = {}; known are TemplateProcessing, BertProcessing, RobertaProcessing, "
+        "ByteLevel and Sequence",
+        path, json_text(json_member(processor, "type")));
+  }
+}
+
+// All that a tokenizer.json says, shared by the tokenizer that takes special tokens for text and by that which does
+// not.
+struct Pipeline {
+  Pipeline(const Json& file, const std::string& path, const std::optional<std::string>& named_end)
+      : normalizer(json_member(file, "normalizer"), path),
+        cutter(json_member(file, "pre_tokenizer"), path),
+        model(json_member(file, "model"), cutter.gives_bytes(), path),
+        decoder(json_member(file, "decoder"), cutter.gives_bytes(), path),
+        added(read_added_tokens(json_member(file, "added_tokens"), path)),
+        raw(added, false, normalizer),
+        normalized(added, true, normalizer) {
+    add_frame(json_member(file, "post_processor"), path, frame);
+    name_tokens(path);
+    find_end(named_end, path);
+    for (const auto* ids : {&frame.beginning, &frame.ending})
+      for (const int32_t id : *ids)
+        CHECK(id >= 0 && id < size(), "{}: the post_processor adds the id {}, but {} tokens have the ids 0 to {}", path,
+              id, size(), size() - 1);
+    for (size_t id = 0; id < names.size(); id++) bytes.push_back(decoder.bytes_inside(written[id]));
+    bytes[static_cast<size_t>(end_of_text)].clear();
+    for (const auto* ids : {&frame.beginning, &frame.ending})
+      for (const int32_t id : *ids) bytes[static_cast<size_t>(id)].clear();
+  }
+
+  int32_t size() const { return static_cast<int32_t>(names.size()); }
+
+  // As of Tokenizer::last_cut.
+  size_t last_cut(std::string_view text, bool with_specials) const;
+
+  TextNormalizer normalizer;
+  TextCutter cutter;
+  BpeModel model;
+  TokenDecoder decoder;
+  std::vector<AddedToken> added;
+  AddedTokenFinder raw, normalized;
+  Frame frame;
+  std::vector<std::string> names, written, bytes;  // by id; written: as the decoder reads it
+  std::vector<bool> is_special, is_left_out;       // is_left_out: where a text is decoded without special tokens
+  int32_t end_of_text = -1;
+  std::string end_name;
+
+ private:
+  void name_tokens(const std::string& path) {
+    size_t count = model.ids().size();
+    for (const AddedToken& token : added) count += !model.ids().contains(token.content);
+    names.resize(count);
+    is_special.resize(count);
+    std::vector<bool> is_known(count);
+    const auto take = [&](const std::string& name, int64_t id) {
+      CHECK(id >= 0 && id < size(), "{}: the token \"{}\" has the id {}, but {} tokens need the ids 0 to {}", path,
+            name, id, size(), size() - 1);
+      const auto at = static_cast<size_t>(id);
+      CHECK(!is_known[at] || names[at] == name, "{}: the tokens \"{}\" and \"{}\" have the same id {}", path, names[at],
+            name, id);
+      is_known[at] = true;
+      names[at] = name;
+    };
+    for (const auto& [name, id] : model.ids()) take(name, id);
+    for (const AddedToken& token : added) {
+      const auto known = model.ids().find(token.content);
+      CHECK(known == model.ids().end() || known->second == token.id, "{}: the token \"{}\" has the ids {} and {}", path,
+            token.content, known->second, token.id);
+      take(token.content, token.id);
+      is_special[static_cast<size_t>(token.id)] = token.is_special;
+    }
+    // As in `tokenizers`, a token that is looked for in normalized texts decodes as it is written there.
+    written = names;
+    TextNormalizer::Scratch scratch;
+    for (const AddedToken& token : added)
+      if (token.is_normalized) written[static_cast<size_t>(token.id)] = normalizer.apply(token.content, false, scratch);
+    const auto is_special_text = [&](const std::string& text) {
+      return std::ranges::any_of(added,
+                                 [&](const AddedToken& token) { return token.is_special && token.content == text; });
+    };
+    for (const std::string& name : written) is_left_out.push_back(is_special_text(name));
+  }
+
+  void find_end(const std::optional<std::string>& named_end, const std::string& path) {
+    const auto id_of = [&](const std::string& name) {
+      return static_cast<int32_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    };
+    end_name = named_end.value_or(std::string(end_of_text_name));
+    const auto specials = std::count(is_special.begin(), is_special.end(), true);
+    if (!named_end && id_of(end_name) == size() && specials == 1)
+      end_name = names[static_cast<size_t>(std::find(is_special.begin(), is_special.end(), true) - is_special.begin())];
+    end_of_text = id_of(end_name);
+    CHECK(!named_end || end_of_text < size(),
+          "{} has no token {}, the eos_token of the files beside it; add it, or name another", path, end_name);
+    CHECK(end_of_text < size(),
+          "{} has no token {}, and {}; name the one that ends texts as \"eos_token\" in tokenizer_config.json", path,
+          end_name, specials == 0 ? "no other special one" : fmt::format("{} other special ones", specials));
+  }
+
+  size_t cut_of_characters(std::string_view text) const;
+  size_t cut_of_pieces(std::string_view text, bool with_specials) const;
+};
+
+std::string_view without_cut_character(std::string_view text) {
+  const auto* p = bytes_of(text);
+  for (size_t back = 1; back < 4 && back <= text.size(); back++) {
+    const uint8_t lead = p[text.size() - back];
+    if (is_continuation(lead)) continue;
+    if (lead >= 0xc0 && character_at(p + text.size() - back, p + text.size()).bytes != back) text.remove_suffix(back);
+    break;
+  }
+  return text;
+}
+
+// Returns the part of a text behind its last added token that is certain to hold none, whatever follows; it begins at
+// `begin`.
+std::string_view without_added(const AddedTokenFinder& finder, std::string_view text, bool with_specials,
+                               size_t& begin) {
+  begin = 0;
+  if (finder.is_empty()) return text;
+  const size_t known = text.size() - std::min(text.size(), finder.longest() - 1);
+  for (AddedTokenFinder::Match match = finder.next_in(text, 0, 0, with_specials); match.id >= 0 && match.begin < known;
+       match = finder.next_in(text, begin, begin, with_specials)) {
+    begin = match.end;
+    if (begin >= known) return {};
+  }
+  return without_cut_character(text.substr(begin, known - begin));
+}
+
+// A text that goes on from a cut is not normalized from its beginning, and nothing is put before it: so a cut may be
+// anywhere inside what the model sees as one piece, but not between an added token and what follows it.
+size_t Pipeline::last_cut(std::string_view text, bool with_specials) const {
+  if (raw.looks_around() || normalized.looks_around()) return 0;
+  text = without_cut_character(text);
+  size_t begin = 0;
+  const std::string_view rest = without_added(raw, text, with_specials, begin);
+  const size_t cut = cutter.leaves_whole() ? cut_of_characters(rest) : cut_of_pieces(rest, with_specials);
+  return cut > 0 ? begin + cut : 0;
+}
+
+// The last place between two characters that are encoded alike alone and together.
+size_t Pipeline::cut_of_characters(std::string_view text) const {
+  if (!normalized.is_empty() || !normalizer.replaces_characters() || !model.knows_joints()) return 0;
+  const auto* begin = bytes_of(text);
+  const uint8_t* end = begin + text.size();
+  const auto becomes = [&](const uint8_t* p, const Character& c) {
+    std::string_view now = normalizer.replaced({reinterpret_cast<const char*>(p), c.bytes});
+    if (now == " ") now = cutter.blank();
+    return now;
+  };
+  if (text.empty()) return 0;
+  for (const uint8_t* p = end - character_before(begin, end).bytes; p > begin;) {
+    const Character c = character_at(p, end), b = character_before(begin, p);
+    const std::string_view before = becomes(p - b.bytes, b), after = becomes(p, c);
+    if (before.empty() || after.empty()) return 0;
+    const auto* last = bytes_of(before);
+    const auto* first = bytes_of(after);
+    if (model.stays_apart(character_before(last, last + before.size()).code_point,
+                          character_at(first, first + after.size()).code_point))
+      return static_cast<size_t>(p - begin);
+    p -= b.bytes;
+  }
+  return 0;
+}
+
+// The last place between two pieces of the normalized text, which is found again in the text.
+size_t Pipeline::cut_of_pieces(std::string_view text, bool with_specials) const {
+  if (!normalizer.only_composes()) return 0;
+  TextNormalizer::Scratch normalizing;
+  std::vector<TextNormalizer::Change> changes;
+  const std::string_view now = normalizer.apply(text, true, normalizing, &changes);
+  size_t begin = 0;
+  TextCutter::Scratch cutting;
+  const std::string_view rest = without_added(normalized, now, with_specials, begin);
+  size_t end = rest.size();
+  // The last character may become another one with what follows.
+  if (!normalizer.changes_nothing() && begin + end == now.size() && end > 0) {
+    const auto* first = bytes_of(rest);
+    end -= character_before(first, first + end).bytes;
+    if (!changes.empty() && changes.back().new_end == now.size())
+      end = std::min(end, std::max(changes.back().new_begin, begin) - begin);
+  }
+  for (int tries = 0; tries < 3 && end > 0; tries++) {
+    const size_t inside = cutter.last_cut(rest.substr(0, end), cutting);
+    if (inside == 0) return 0;
+    const size_t cut = begin + inside;
+    const auto change = std::find_if(changes.rbegin(), changes.rend(),
+                                     [&](const TextNormalizer::Change& c) { return c.new_begin < cut; });
+    if (change == changes.rend()) return cut;
+    if (cut >= change->new_end) return change->end + (cut - change->new_end);
+    end = change->new_begin > begin ? change->new_begin - begin : 0;
+  }
+  return 0;
+}
+
+class PipelineEncoder final : public Encoder {
+ public:
+  PipelineEncoder(const Pipeline& pipeline, bool with_specials)
+      : pipeline_(pipeline), with_specials_(with_specials), model_scratch_(pipeline.model) {}
+
+  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out); }
+  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out); }
+
+ private:
+  struct Encoded final : TextCutter::Pieces {
+    void take(std::string_view piece) override { model.encode(piece, scratch, out); }
+    Encoded(const BpeModel& model_of, BpeModel::Scratch& memory, std::vector<int32_t>& ids)
+        : model(model_of), scratch(memory), out(ids) {}
+    const BpeModel& model;
+    BpeModel::Scratch& scratch;
+    std::vector<int32_t>& out;
+  };
+
+  void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out) {
+    const auto piece = [&](size_t begin, size_t end) {
+      encode_piece(text.substr(begin, end - begin), begin == 0, goes_on && begin == 0, out);
+    };
+    for_each_part(pipeline_.raw, text, piece, out);
+  }
+
+  void encode_piece(std::string_view text, bool is_first, bool goes_on, std::vector<int32_t>& out) {
+    text = pipeline_.normalizer.apply(text, goes_on, normalizing_);
+    Encoded pieces(pipeline_.model, model_scratch_, out);
+    const auto piece = [&](size_t begin, size_t end) {
+      const bool begins = is_first && begin == 0;
+      pipeline_.cutter.cut(text.substr(begin, end - begin),
+                           {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
+    };
+    for_each_part(pipeline_.normalized, text, piece, out);
+  }
+
+  // Appends the ids of added tokens, and gives what is between them to `piece`.
+  template <class Piece>
+  void for_each_part(const AddedTokenFinder& finder, std::string_view text, Piece piece, std::vector<int32_t>& out) {
+    size_t done = 0;
+    for (size_t from = 0; from < text.size();) {
+      const AddedTokenFinder::Match match = finder.next_in(text, from, done, with_specials_);
+      if (match.begin > done) piece(done, match.begin);
+      if (match.id >= 0 && match.begin < match.end) out.push_back(match.id);
+      done = match.end;
+      from = match.next;
+    }
+    if (done < text.size()) piece(done, text.size());
+  }
+
+  const Pipeline& pipeline_;
+  const bool with_specials_;
+  TextNormalizer::Scratch normalizing_;
+  TextCutter::Scratch cutting_;
+  BpeModel::Scratch model_scratch_;
+};
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  PipelineTokenizer(std::shared_ptr<const Pipeline> pipeline, std::map<std::string, std::string> files,
+                    bool with_specials)
+      : pipeline_(std::move(pipeline)), files_(std::move(files)), finds_specials_(with_specials) {
+    if (!with_specials)
+      with_specials_ = std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), true);
+  }
+
+  int32_t vocab_size() const override { return pipeline_->size(); }
+  int32_t end_of_text() const override { return pipeline_->end_of_text; }
+  std::unique_ptr<Encoder> encoder() const override {
+    return std::make_unique<PipelineEncoder>(*pipeline_, finds_specials_);
+  }
+  const Tokenizer* with_specials() const override { return with_specials_.get(); }
+  std::string_view token_bytes(int32_t id) const override { return pipeline_->bytes[checked(id)]; }
+  std::string token_name(int32_t id) const override {
+    const bool stands_for_none = token_bytes(id).empty() || pipeline_->is_special[checked(id)];
+    return stands_for_none ? pipeline_->names[checked(id)] : std::string(token_bytes(id));
+  }
+  size_t last_cut(std::string_view text) const override { return pipeline_->last_cut(text, finds_specials_); }
+  std::vector<int32_t> beginning() const override { return pipeline_->frame.beginning; }
+  std::vector<int32_t> ending() const override { return pipeline_->frame.ending; }
+
+  std::string decode(std::span<const int32_t> ids, bool with_specials) const override {
+    std::vector<std::string> names;
+    for (const int32_t id : ids)
+      if (with_specials || !pipeline_->is_left_out[checked(id)]) names.push_back(pipeline_->written[checked(id)]);
+    return pipeline_->decoder.text_of(std::move(names));
+  }
+
+  void save(const std::string& folder) const override {
+    for (const auto& [name, text] : files_) write_file((std::filesystem::path(folder) / name).string(), text);
+  }
+  void save_for_transformers(const std::string& folder, int64_t) const override { save(folder); }
+
+  std::string content() const override {
+    Json file = parse_json(files_.at(tokenizer_json_file));
+    for (const char* key : {"version", "truncation", "padding", "decoder"}) file.erase(key);
+    for (Json& merge : file["model"]["merges"])
+      if (merge.is_array()) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    return fmt::format("{}\ntexts end with {}\n", json_text(file), pipeline_->end_name);
+  }
+
+  std::vector<SpecialToken> special_tokens() const override {
+    std::vector<SpecialToken> all{{pipeline_->end_name, pipeline_->end_of_text}};
+    for (int32_t id = 0; id < vocab_size(); id++)
+      if (pipeline_->is_special[checked(id)] && id != pipeline_->end_of_text)
+        all.push_back({pipeline_->names[checked(id)], id});
+    return all;
+  }
+
+ private:
+  size_t checked(int32_t id) const {
+    CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
+    return static_cast<size_t>(id);
+  }
+
+  std::shared_ptr<const Pipeline> pipeline_;
+  std::map<std::string, std::string> files_;  // by name
+  std::unique_ptr<Tokenizer> with_specials_;
+  const bool finds_specials_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const Json& file, const std::string& path,
+                                                   std::map<std::string, std::string> files,
+                                                   const std::optional<std::string>& named_end) {
+  CHECK(json_member(file, "model").is_object(), "{} has no model", path);
+  return std::make_unique<PipelineTokenizer>(std::make_shared<Pipeline>(file, path, named_end), std::move(files),
+                                             false);
+}
+
+}  // namespace megalith
