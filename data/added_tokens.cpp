@@ -68,7 +68,8 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool n
     nodes_[node].token = static_cast<int32_t>(tokens_.size());
     tokens_.push_back(token);
     longest_ = std::max(longest_, text.size());
-    looks_around_ = looks_around_ || token.takes_left || token.takes_right || token.is_word;
+    takes_left_ = takes_left_ || token.takes_left;
+    looks_around_ = looks_around_ || token.is_word;
   }
 }
 

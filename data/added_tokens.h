@@ -42,7 +42,8 @@ class AddedTokenFinder {
 
   bool is_empty() const { return nodes_.size() == 1; }
   size_t longest() const { return longest_; }
-  // Returns whether a token looks at what stands around it.
+  // Returns whether a token takes blanks before it, or is none inside a word.
+  bool takes_left() const { return takes_left_; }
   bool looks_around() const { return looks_around_; }
 
  private:
@@ -54,7 +55,7 @@ class AddedTokenFinder {
   std::vector<Node> nodes_{Node{}};                             // of a trie of their texts
   std::vector<int32_t> first_ = std::vector<int32_t>(256, -1);  // nodes after the first byte
   size_t longest_ = 0;
-  bool looks_around_ = false;
+  bool takes_left_ = false, looks_around_ = false;
 };
 
 }  // namespace megalith

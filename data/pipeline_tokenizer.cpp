@@ -171,7 +171,17 @@ struct Pipeline {
           end_name, specials == 0 ? "no other special one" : fmt::format("{} other special ones", specials));
   }
 
-  size_t cut_of_characters(std::string_view text) const;
+  // Returns the bytes of a text's first characters that become so many bytes when they are normalized.
+  size_t characters_that_become(std::string_view text, size_t wanted) const {
+    const uint8_t *begin = bytes_of(text), *end = begin + text.size(), *p = begin;
+    for (size_t made = 0; p < end && made < wanted;) {
+      const Character c = character_at(p, end);
+      made += normalizer.replaced({reinterpret_cast<const char*>(p), c.bytes}).size();
+      p += c.bytes;
+    }
+    return static_cast<size_t>(p - begin);
+  }
+  size_t cut_of_characters(std::string_view text, bool with_specials) const;
   size_t cut_of_pieces(std::string_view text, bool with_specials) const;
 };
 
@@ -202,19 +212,38 @@ std::string_view without_added(const AddedTokenFinder& finder, std::string_view 
 }
 
 // A text that goes on from a cut is not normalized from its beginning, and nothing is put before it: so a cut may be
-// anywhere inside what the model sees as one piece, but not between an added token and what follows it.
+// anywhere inside what the model sees as one piece, but not between an added token and what follows it, nor behind a
+// blank that a later token may take.
 size_t Pipeline::last_cut(std::string_view text, bool with_specials) const {
   if (raw.looks_around() || normalized.looks_around()) return 0;
   text = without_cut_character(text);
   size_t begin = 0;
-  const std::string_view rest = without_added(raw, text, with_specials, begin);
-  const size_t cut = cutter.leaves_whole() ? cut_of_characters(rest) : cut_of_pieces(rest, with_specials);
-  return cut > 0 ? begin + cut : 0;
+  std::string_view rest = without_added(raw, text, with_specials, begin);
+  for (int tries = 0; tries < 100 && !rest.empty(); tries++) {
+    const size_t cut =
+        cutter.leaves_whole() ? cut_of_characters(rest, with_specials) : cut_of_pieces(rest, with_specials);
+    if (cut == 0) return 0;
+    const Character before = character_before(bytes_of(rest), bytes_of(rest) + cut);
+    const bool may_be_taken = raw.takes_left() || normalized.takes_left();
+    if (!may_be_taken || !CharacterSet::white_space().contains(before.code_point)) return begin + cut;
+    rest = rest.substr(0, cut - before.bytes);
+  }
+  return 0;
 }
 
 // The last place between two characters that are encoded alike alone and together.
-size_t Pipeline::cut_of_characters(std::string_view text) const {
-  if (!normalized.is_empty() || !normalizer.replaces_characters() || !model.knows_joints()) return 0;
+size_t Pipeline::cut_of_characters(std::string_view text, bool with_specials) const {
+  if (!normalizer.replaces_characters() || !model.knows_joints()) return 0;
+  size_t least = 0;
+  if (!normalized.is_empty()) {
+    TextNormalizer::Scratch normalizing;
+    const std::string_view now = normalizer.apply(text, true, normalizing);
+    size_t from = 0;
+    const size_t to = without_added(normalized, now, with_specials, from).size() + from;
+    // What is put before a text can make a token of its beginning.
+    least = std::max(characters_that_become(text, from), normalized.longest());
+    text = text.substr(0, characters_that_become(text, to));
+  }
   const auto* begin = bytes_of(text);
   const uint8_t* end = begin + text.size();
   const auto becomes = [&](const uint8_t* p, const Character& c) {
@@ -229,9 +258,11 @@ size_t Pipeline::cut_of_characters(std::string_view text) const {
     if (before.empty() || after.empty()) return 0;
     const auto* last = bytes_of(before);
     const auto* first = bytes_of(after);
+    const auto cut = static_cast<size_t>(p - begin);
+    if (cut <= least) return 0;
     if (model.stays_apart(character_before(last, last + before.size()).code_point,
                           character_at(first, first + after.size()).code_point))
-      return static_cast<size_t>(p - begin);
+      return cut;
     p -= b.bytes;
   }
   return 0;

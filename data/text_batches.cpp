@@ -211,7 +211,9 @@ void TextBatches::next_part(TextBatch& batch) {
     const size_t cut = last_cut_(whole_characters(window.substr(0, window.size() - std::min(overlap, window.size()))));
     CHECK(cut > 0 || bytes < longest_uncut,
           "{}, from byte {} on, has more than {} bytes without a place where it could be cut before its tokens are "
-          "known: they are all letters, digits, signs or blanks, and the tokenizer has tokens as long; break them up "
+          "known: they are all letters, digits, signs or blanks, and the tokenizer has tokens as long, or it changes "
+          "texts "
+          "so that no place is known; break them up "
           "with spaces or lines, leave them out, or take another tokenizer (bytes cuts anywhere)",
           corpus_.inputs[static_cast<size_t>(position_.input)].name(), position_.offset, longest_uncut);
     if (cut == 0) continue;

@@ -31,9 +31,8 @@ const std::string much_punctuation = "(?:" + one_punctuation + ")+";
 
 // Numbers of Unicode 17, and words of Unicode's: both are Rust's.
 const std::string number = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
-const std::string in_words =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9})"
-    R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+const std::string in_words = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9})"
+                             R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 const std::string word_or_signs = "[" + in_words + "]+|[^" + in_words + R"(\s]+)";
 
 }  // namespace

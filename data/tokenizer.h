@@ -56,8 +56,8 @@ class Tokenizer {
   // Returns where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) ==
   // encode(text[0..c)) + go_on(text[c..) + more) for every `more`. It is late, but not always the last; 0 if none is
   // found, which a longer text may change. Of the third kind, some find none but behind added tokens, or none at all:
-  // those whose normalizer does more than NFC or replacing characters, that merge what they cut, or of which an added
-  // token takes blanks.
+  // those whose normalizer does more than NFC or replacing characters, that join what they cut, or of which an added
+  // token is none inside a word.
   virtual size_t last_cut(std::string_view text) const = 0;
 
   // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.

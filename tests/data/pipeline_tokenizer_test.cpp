@@ -11,6 +11,7 @@
 #include "data/special_text.h"
 #include "data/tokenizer_json.h"
 #include "tests/data/scratch.h"
+#include "tests/python.h"
 
 namespace megalith {
 namespace {
@@ -68,6 +69,34 @@ TEST(PipelineTokenizer, AllFormsAreExact) {
           << folder << ": " << line;
     }
     EXPECT_EQ(count, 190) << folder;
+  }
+}
+
+// The vocabularies of Llama 3, Qwen and Mistral 7B, where Python packages carry them.
+TEST(PipelineTokenizer, RealVocabulariesMakeTheSameIds) {
+  const std::string python = python_with("tokenizers");
+  if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with tokenizers";
+  const Scratch scratch;
+  const std::string mixed = scratch.write("mixed.txt", test::valid_text(300'000, 3));
+  const std::string source = MEGALITH_SOURCE_DIR;
+  ASSERT_EQ(std::system(fmt::format("'{}' '{}/tests/data/tokenizers_of_packages.py' '{}' '{}' '{}/README.md'", python,
+                                    source, scratch.path("found"), mixed, source)
+                            .c_str()),
+            0);
+  if (!std::filesystem::exists(scratch.path("found")))
+    GTEST_SKIP() << "MEGALITH_PYTHON has none of the packages llama-models, dashscope and mistral-common";
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path("found"))) {
+    const std::string folder = entry.path().string();
+    const auto tokenizer = load_tokenizer(folder);
+    const std::string text = read_file(folder + "/text.txt"), want = read_file(folder + "/ids.bin");
+    const Ids ids = plain(*tokenizer, text);
+    ASSERT_EQ(ids.size() * sizeof(int32_t), want.size()) << folder;
+    EXPECT_EQ(std::memcmp(ids.data(), want.data(), want.size()), 0) << folder;
+    const size_t cut = tokenizer->last_cut(std::string_view(text).substr(0, text.size() / 2));
+    EXPECT_GT(cut, text.size() / 2 - 1000) << folder;
+    Ids parts = plain(*tokenizer, std::string_view(text).substr(0, cut));
+    tokenizer->encoder()->go_on(std::string_view(text).substr(cut), parts);
+    EXPECT_EQ(parts, ids) << folder;
   }
 }
 
@@ -389,13 +418,24 @@ TEST(PipelineTokenizer, CutsChangeNothing) {
           {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", split}};
       EXPECT_GT(check_cuts(*Small(file, "</s>"), scheme), 100);
     }
+  // Tokens that take the blanks around them, and that are looked for in normalized texts, specials among them.
+  for (const char* flags : {R"("lstrip": true, "normalized": false)", R"("rstrip": true, "normalized": false)",
+                            R"("lstrip": true, "rstrip": true, "normalized": true)"}) {
+    Json bytes = of_bytes();
+    bytes["added_tokens"].push_back(token("<think>", 261, std::string(R"("special": true, )") + flags));
+    EXPECT_GT(check_cuts(*Small(bytes), flags), 100);
+    Json characters = of_characters();
+    for (Json& one : characters["added_tokens"]) one["normalized"] = true;
+    characters["added_tokens"].push_back(token("<think>", 267, std::string(R"("special": false, )") + flags));
+    EXPECT_GT(check_cuts(*Small(characters, "</s>"), flags), 100);
+  }
   // Where no cut is known to be one, there is none.
   Json strips = of_bytes();
   strips["normalizer"] = {{"type", "Strip"}};
   EXPECT_EQ(check_cuts(*Small(strips), "strips"), 0);
-  Json blanks_taken = of_bytes();
-  blanks_taken["added_tokens"].push_back(token("<think>", 261, R"("special": false, "rstrip": true)"));
-  EXPECT_EQ(check_cuts(*Small(blanks_taken), "blanks taken"), 0);
+  Json word = of_bytes();
+  word["added_tokens"].push_back(token("<think>", 261, R"("special": false, "single_word": true)"));
+  EXPECT_EQ(check_cuts(*Small(word), "word"), 0);
   for (const std::string& folder : family_folders())
     EXPECT_GT(check_cuts(*load_tokenizer(folder), folder), 100) << folder;
 }

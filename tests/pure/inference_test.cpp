@@ -13,6 +13,7 @@
 #include <random>
 
 #include "tests/checkpoints/gpt2.h"
+#include "tests/framed_bytes.h"
 #include "tests/message_of.h"
 #include "tests/pure/plain_model.h"
 #include "trainer/session/alone.h"
@@ -141,6 +142,19 @@ TEST_F(InferenceTest, WithoutTemperatureTheLikeliestTokenFollows) {
       << "one to choose from";
   EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 1e-6, .top_k = 0, .seed = 9}), expected) << "frozen";
   EXPECT_EQ(text_of(inference, "a text", 0, {.temperature = 0, .top_k = 0, .seed = 1}), "a text");
+}
+
+TEST_F(InferenceTest, PromptsBeginAsTheTokenizerBeginsThem) {
+  const std::string framed = folder_ + "/framed";
+  std::filesystem::create_directory(framed);
+  write_framed_bytes(framed);
+  const std::string model = exported(plain_);
+  Inference with = open(model, framed), without = open(model, bytes());
+  const Sampling likeliest{.temperature = 0, .top_k = 0, .seed = 1};
+  const std::string text = text_of(with, "ab", 5, likeliest);
+  EXPECT_NE(text, text_of(without, "ab", 5, likeliest)) << "the beginning decides what follows";
+  // Without a prompt the end of a text begins texts.
+  EXPECT_EQ(text_of(with, "", 5, likeliest), text_of(without, "", 5, likeliest));
 }
 
 TEST_F(InferenceTest, APromptBeyondTheContextCountsByItsEnd) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/framed_bytes.h"
 #include "tests/message_of.h"
 
 namespace megalith {
@@ -75,6 +76,17 @@ TEST_F(Questions, BlanksBeforeAnAnswerAreItsOwn) {
   const AnswerTokens empty = encode_answer(*tokenizer, {}, " c", 3);
   EXPECT_EQ(empty.ids, (std::vector<int32_t>{256, ' ', 'c'}));
   EXPECT_EQ(empty.answer, 2);
+}
+
+TEST_F(Questions, TextsBeginAsTheTokenizerBeginsThem) {
+  const std::string folder = path_ + ".tokenizer";
+  std::filesystem::create_directory(folder);
+  const auto tokenizer = write_framed_bytes(folder);
+  std::filesystem::remove_all(folder);
+  const AnswerTokens a = encode_answer(*tokenizer, {.context = "ab", .answers = {}}, " c", 3);
+  EXPECT_EQ(a.ids, (std::vector<int32_t>{256, 'a', 'b', ' ', 'c'}));
+  EXPECT_EQ(a.answer, 2);
+  EXPECT_EQ(encode_answer(*tokenizer, {}, " c", 3).ids, (std::vector<int32_t>{256, ' ', 'c'})) << "once";
 }
 
 TEST_F(Questions, AnAnswerThatDoesNotFitIsRefusedWithItsLine) {
