@@ -29,6 +29,7 @@ Pretokenizer::Pretokenizer() : classes_(num_code_points + 1) {
 }
 
 inline Pretokenizer::Char Pretokenizer::char_at(const uint8_t* p, const uint8_t* end) const {
+  if (*p < 0x80) return {classes_[*p], 1};
   const Character c = character_at(p, end);
   return {classes_[c.code_point], c.bytes};
 }
