@@ -55,6 +55,7 @@ BpeModel::BpeModel(const Json& model, bool of_bytes, const std::string& path)
   find_symbols();
   table_ = MergeTable(vocabulary_);
   find_joints();
+  if (ignores_merges_) find_whole();
 }
 
 void BpeModel::find_symbols() {
@@ -76,12 +77,24 @@ void BpeModel::find_symbols() {
       const Character c = character_at(bytes_of(name), bytes_of(name) + name.size());
       if (c.bytes == name.size() && c.code_point != stray_byte) character_ids_[c.code_point] = id;
     }
-    if (!ignores_merges_) continue;
-    const std::optional<std::string> piece = of_bytes_ ? bytes_of_name(name) : name;
-    if (!piece) continue;
-    longest_whole_ = std::max(longest_whole_, piece->size());
-    whole_.emplace(*piece, id);
   }
+}
+
+// Most pieces that are tokens are made by merges as well, and need not be looked for.
+void BpeModel::find_whole() {
+  std::unordered_map<std::string, int32_t> whole;
+  Scratch scratch(*this);
+  std::vector<int32_t> merged;
+  for (const auto& [name, id] : ids_) {
+    const std::optional<std::string> piece = of_bytes_ ? bytes_of_name(name) : name;
+    if (!piece || piece->empty()) continue;
+    merged.clear();
+    merge(*piece, scratch, merged);
+    if (merged == std::vector{id}) continue;
+    longest_whole_ = std::max(longest_whole_, piece->size());
+    whole.emplace(*piece, id);
+  }
+  whole_ = std::move(whole);
 }
 
 // A merge joins the last character of its left part with the first of its right one. Where each character has tokens of
@@ -113,7 +126,7 @@ bool BpeModel::stays_apart(char32_t before, char32_t after) const {
 
 void BpeModel::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const {
   if (of_bytes_) return encode_part(piece, scratch, out);
-  if (ignores_merges_ && piece.size() <= longest_whole_)
+  if (piece.size() <= longest_whole_)
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return out.push_back(found->second);
   if (joints_.empty()) return encode_part(piece, scratch, out);
   const uint8_t *p = bytes_of(piece), *end = p + piece.size(), *begin = p;
@@ -143,7 +156,7 @@ void BpeModel::encode_part(std::string_view part, Scratch& scratch, std::vector<
 }
 
 void BpeModel::merge(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const {
-  if (of_bytes_ && ignores_merges_ && part.size() <= longest_whole_)
+  if (of_bytes_ && part.size() <= longest_whole_)
     if (const auto found = whole_.find(std::string(part)); found != whole_.end()) return out.push_back(found->second);
   if (has_all_bytes_) return scratch.merger.merge(part, out);
   scratch.symbols.clear();

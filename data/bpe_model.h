@@ -48,6 +48,7 @@ class BpeModel {
  private:
   void find_symbols();
   void find_joints();
+  void find_whole();
   void encode_part(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const;
   void merge(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const;
   void add_symbols(std::string_view part, std::vector<int32_t>& symbols) const;
@@ -56,7 +57,8 @@ class BpeModel {
 
   bool of_bytes_, ignores_merges_ = false, fuses_unknown_ = false, falls_back_ = false;
   std::unordered_map<std::string, int32_t> ids_;
-  std::unordered_map<std::string, int32_t> whole_;  // with ignore_merges: tokens by the pieces that they are
+  // With ignore_merges, the pieces that are tokens which merges do not make.
+  std::unordered_map<std::string, int32_t> whole_;
   size_t longest_whole_ = 0;
   BpeVocabulary vocabulary_;  // merges, and the ids of bytes
   MergeTable table_;

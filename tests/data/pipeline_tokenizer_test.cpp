@@ -211,6 +211,7 @@ TEST(PipelineTokenizer, TextsAreNormalized) {
   EXPECT_EQ(ids(nfc, "\xe2\x84\xa6"), (Ids{0xce, 0xa9})) << "the ohm sign";
   EXPECT_EQ(ids(nfc, "a\xcc\xa7\xcc\x81"), (Ids{0xc3, 0xa1, 0xcc, 0xa7})) << "in the order of their classes";
   EXPECT_EQ(ids(nfc, "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab"), (Ids{0xed, 0x95, 0x9c})) << "Hangul";
+  EXPECT_EQ(ids(nfc, "\xe0\xa7\x87\xe0\xa6\xbe"), (Ids{0xe0, 0xa7, 0x8b})) << "vowel signs, both of class 0";
   EXPECT_EQ(ids(nfc,
                 "\xff"
                 "e\xcc\x81\xcc"),
@@ -368,6 +369,7 @@ std::string random_text(std::mt19937& random, size_t parts) {
                                                "return",
                                                "\t",
                                                "\xe1\x85\xa1",
+                                               "nk>",
                                                "<thi",
                                                "_"};
   std::string text;
@@ -418,6 +420,14 @@ TEST(PipelineTokenizer, CutsChangeNothing) {
           {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", split}};
       EXPECT_GT(check_cuts(*Small(file, "</s>"), scheme), 100);
     }
+  EXPECT_GT(check_cuts(*Small(changed(of_bytes(), "/pre_tokenizer/add_prefix_space", "true")), "a blank before"), 100);
+  // What may become a match of an earlier step is not cut by a later one.
+  const Small found(
+      changed(of_bytes(), "/pre_tokenizer",
+              after(R"({"type": "Split", "pattern": {"Regex": "a a a"}, "behavior": "Isolated"}, )" + words)));
+  EXPECT_EQ(plain(*found, "b a a a"), (Ids{'b', ' ', 'a', blank_a, blank_a}));
+  EXPECT_EQ(plain(*found, "b a a"), (Ids{'b', blank_a, blank_a}));
+  EXPECT_EQ(found->last_cut("b a a a12"), 1u) << "the last four bytes may begin <end>";
   // Tokens that take the blanks around them, and that are looked for in normalized texts, specials among them.
   for (const char* flags : {R"("lstrip": true, "normalized": false)", R"("rstrip": true, "normalized": false)",
                             R"("lstrip": true, "rstrip": true, "normalized": true)"}) {

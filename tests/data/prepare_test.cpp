@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "data/corpus.h"
 #include "data/ordered_parallel.h"
+#include "data/special_text.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
@@ -67,6 +69,61 @@ TEST(Prepare, ManySmallWindowsEqualOneWholeText) {
     EXPECT_EQ(report.validation.documents, 0);
     EXPECT_FALSE(fs::exists(scratch.path("out/validation.bin")));
     EXPECT_FALSE(fs::exists(scratch.path("out/prepare.partial")));
+  }
+}
+
+// Characters of Llama 2's kind: a blank is put before a text, <s> begins it, and bytes stand for what has no token.
+std::string write_characters(const Scratch& scratch) {
+  nlohmann::json file = nlohmann::json::parse(R"({"added_tokens": [{"id": 0, "special": true, "content": "<s>"},
+      {"id": 1, "special": true, "content": "</s>"}], "pre_tokenizer": null, "decoder": null,
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [0]}}},
+    "model": {"type": "BPE", "byte_fallback": true, "vocab": {"<s>": 0, "</s>": 1}, "merges": ["_ t", "_t h", "_ _"]}})");
+  nlohmann::json& vocab = file["model"]["vocab"];
+  for (int byte = 0; byte < 256; byte++) vocab[fmt::format("<0x{:02X}>", byte)] = vocab.size();
+  for (const char* token : {"_", "t", "h", "_t", "_th", "__"}) vocab[token] = vocab.size();
+  scratch.write("characters/tokenizer.json", file.dump());
+  scratch.write("characters/tokenizer_config.json", R"({"eos_token": "</s>"})");
+  return scratch.path("characters");
+}
+
+TEST(Prepare, DocumentsBeginAndEndAsTheTokenizerWantsInWindowsOfAnySize) {
+  const Scratch scratch;
+  const std::string folder = write_characters(scratch);
+  const auto tokenizer = load_tokenizer(folder);
+  std::string text;
+  for (int i = 0; i < 40; i++) text += "the  th\xc3\xa9 t<s>\n";
+  for (const double held_out : {0.0, 0.2}) {
+    std::vector<int32_t> all, train, validation;
+    for (const int64_t window : {int64_t{1} << 20, int64_t{100}, int64_t{7}}) {
+      const std::string out = scratch.path(fmt::format("out{}-{}", held_out, window));
+      PrepareOptions options = options_of({scratch.write("text", text)}, folder, out, held_out);
+      options.window_bytes = window;
+      const PrepareReport report = prepare(options);
+      const std::vector<int32_t> found = tokens_in(out + "/train.bin");
+      EXPECT_EQ(report.special_texts,
+                (std::map<std::string, int64_t>{{"<s>", std::count(found.begin(), found.end(), 0) - 1}}));
+      const std::vector<int32_t> ends = held_out > 0 ? tokens_in(out + "/validation.bin") : std::vector<int32_t>();
+      if (train.empty()) {
+        train = found;
+        validation = ends;
+      }
+      EXPECT_EQ(found, train) << window;
+      EXPECT_EQ(ends, validation) << window;
+    }
+    if (held_out == 0) {
+      std::vector<int32_t> want{0};
+      encode_with_specials(*tokenizer, text, want);
+      want.push_back(1);
+      EXPECT_EQ(train, want);
+    } else {
+      ASSERT_FALSE(validation.empty());
+      EXPECT_EQ(validation.front(), 0) << "an end that is held out begins as a text";
+      EXPECT_EQ(validation.back(), 1);
+      EXPECT_EQ(std::count(validation.begin(), validation.end(), 1), 1);
+    }
   }
 }
 
