@@ -185,6 +185,7 @@ TEST(PipelineTokenizer, TextsAreCutByTheirPattern) {
   EXPECT_EQ(ids(before_bytes(R"({"type": "Digits", "individual_digits": true})"), " ab12"), (Ids{' ', ab, '1', '2'}));
   EXPECT_EQ(ids(before_bytes(R"({"type": "Digits", "individual_digits": false})"), "ab12"), (Ids{ab, twelve}));
   EXPECT_EQ(ids(before_bytes(R"({"type": "WhitespaceSplit"})"), "1 ab"), (Ids{'1', ab}));
+  EXPECT_EQ(ids(before_bytes(R"({"type": "Whitespace"})"), "ab.- 1"), (Ids{ab, '.', '-', '1'}));
   EXPECT_EQ(ids(before_bytes(R"({"type": "Punctuation", "behavior": "Removed"})"), "a.b+"), (Ids{'a', 'b'}));
   EXPECT_EQ(ids(R"({"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})", "a b"),
             (Ids{blank_a, ' ', 'b'}));
@@ -248,6 +249,9 @@ TEST(PipelineTokenizer, AddedTokensAreCutOut) {
   EXPECT_EQ(ids("<X>", R"("normalized": false, "rstrip": true)", "1 <X> \n2"), (Ids{'1', ' ', 261, '2'}));
   EXPECT_EQ(ids("XY", R"("normalized": false, "single_word": true)", "XY aXY XY_ XY"),
             (Ids{261, blank_a, 'X', 'Y', ' ', 'X', 'Y', '_', ' ', 261}));
+  EXPECT_EQ(ids("XY", R"("normalized": false, "single_word": true)", "XY\xe2\x80\x8d"),
+            (Ids{'X', 'Y', 0xe2, 0x80, 0x8d}))
+      << "a joiner is part of a word";
   const char* const nfc = R"({"type": "NFC"})";
   EXPECT_EQ(ids("\xc3\xa9x", R"("normalized": true)", "e\xcc\x81x", nfc), Ids{261});
   EXPECT_EQ(ids("\xc3\xa9x", R"("normalized": false)", "e\xcc\x81x\xc3\xa9x", nfc), (Ids{0xc3, 0xa9, 'x', 261}));
