@@ -43,8 +43,8 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
     unit.multiplies = unit.multiplies || param.multiplies;
   }
   int64_t offset = 0;
-  const auto is_at = [](const ParamSpec& spec, bool decay, bool split, bool of_heads) {
-    return spec.decay == decay && (spec.split != Split::none) == split && spec.of_heads == of_heads;
+  const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool of_heads) {
+    return param.decay == decay && (param.split != Split::none) == split && param.of_heads == of_heads;
   };
   for (bool decay : {true, false}) {
     for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}}) {
