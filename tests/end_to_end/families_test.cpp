@@ -193,7 +193,7 @@ TEST_P(Families, GradientsAndWeightsAreTheReferencesFromBothFormsOfConfig) {
   std::filesystem::remove(scratch / "older/config.json");
   std::filesystem::copy_file(folder() + "/config.v4.json", scratch / "older/config.json");
   std::vector<std::vector<Step>> steps;
-  for (const std::string weights : {folder(), scratch / "older"}) {
+  for (const std::string& weights : {folder(), scratch / "older"}) {
     write_config(scratch, weights);
     const std::string name = fmt::format("run{}", steps.size());
     train(scratch.folder(), 2,
@@ -214,14 +214,14 @@ const std::vector<std::string> on_2{"full_shard microbatch=1", "tensor=2", "tens
          "tensor=2 full_shard microbatch=1"},
     on_8{"tensor=2 pipeline=2 shard_grad_op microbatch=1", "tensor=2 sequence full_shard shard=2 recompute=selective",
          "full_shard shard=4 recompute offload_optimizer=1 offload_parameters microbatch=1"};
-const std::vector<std::string> alone{"microbatch=2", "recompute microbatch=6", "recompute=selective microbatch=3"};
+const std::vector<std::string> on_1{"microbatch=2", "recompute microbatch=6", "recompute=selective microbatch=3"};
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Families,
-    testing::Values(Family{"llama3", {{1, alone}, {2, on_2}, {4, on_4}, {8, on_8}}},
-                    Family{"qwen3", {{1, alone}, {2, on_2}, {4, on_4}, {8, on_8}}},
+    testing::Values(Family{"llama3", {{1, on_1}, {2, on_2}, {4, on_4}, {8, on_8}}},
+                    Family{"qwen3", {{1, on_1}, {2, on_2}, {4, on_4}, {8, on_8}}},
                     Family{"neox",
-                           {{1, alone},
+                           {{1, on_1},
                             {2, on_2},
                             {4, {"tensor=4", "tensor=4 sequence recompute=selective"}},
                             {8, {"tensor=4 sequence pipeline=2 recompute"}}}},
