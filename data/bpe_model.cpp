@@ -17,6 +17,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::unordered_map<std::string, int32_t> ids_in(const Json& model, const std::string& path) {
+  const Json& type = json_member(model, "type");
+  CHECK(type.is_null() || type == "BPE", "{}: model.type = {}; known is BPE", path, json_text(type));
   const Json& vocab = json_member(model, "vocab");
   CHECK(vocab.is_object() && !vocab.empty(), "{}: model.vocab is not a JSON object of tokens and ids", path);
   std::unordered_map<std::string, int32_t> ids;

@@ -313,6 +313,8 @@ TEST(PipelineTokenizer, WhatHasNoTokenIsUnknown) {
   EXPECT_EQ(plain(*Small(file, "</s>"), "xyb"), (Ids{blank, b_})) << "without an unknown token it is left out";
   file["model"]["unk_token"] = "<none>";
   EXPECT_ERROR(Small(file, "</s>"), "model.unk_token = \"<none>\" is not in model.vocab");
+  file["model"]["type"] = "WordPiece";
+  EXPECT_ERROR(Small(file, "</s>"), "model.type = \"WordPiece\"; known is BPE");
 }
 
 TEST(PipelineTokenizer, BlanksAreWrittenByMetaspace) {
