@@ -7,6 +7,7 @@
 allowed='
 48  normal_kernel\(                                the angles of sin and cos are reduced with a table; once in a training
 24  backward_kernel<float, [a-z]+, true>           attention in f32 with dropout
+32  attention::.*backward_kernel<[a-z0-9:]+, true, false>    attention in f32 or of odd heads: which of the heads that share keys
 24  (attention::.*backward_kernel<[^>]*16, 128|backward_kernel<[^>]*16, 128, 64, true|forward_kernel<[^>]*16, (128, 32|64)), true>    attention with dropout: what it draws by, once a tile
 40  attention::.*backward_kernel<[^>]*16, 112, [a-z]+>    attention on Hopper: where it is among heads, once a tile
 88  backward_kernel<float, 8, 8, .*Residual\)2>    LayerNorm, f32 rows of 6145 to 8192 with dropout: three sums
