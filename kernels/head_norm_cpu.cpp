@@ -9,7 +9,7 @@ namespace megalith::cpu {
 
 namespace {
 // dw is summed over blocks of this many rows, then over blocks in order: the same for any number of threads.
-constexpr int64_t block_rows = 32;
+constexpr int64_t rows_together = 32;
 }  // namespace
 
 void head_norm_forward(Tensor y_, Tensor rstd_, Tensor x_, Tensor q_w_, Tensor k_w_, const AttentionDims& dims,
@@ -42,7 +42,7 @@ void head_norm_forward(Tensor y_, Tensor rstd_, Tensor x_, Tensor q_w_, Tensor k
 void head_norm_backward(Tensor d_, Tensor dq_w_, Tensor dk_w_, Tensor x_, Tensor rstd_, Tensor q_w_, Tensor k_w_,
                         const AttentionDims& dims) {
   const int64_t N = x_.rows(), D = dims.D, H = dims.H, heads = H + dims.kv(), width = dims.qkv_width();
-  const int64_t blocks = (N + block_rows - 1) / block_rows;
+  const int64_t blocks = (N + rows_together - 1) / rows_together;
   std::vector<float> partial(static_cast<size_t>(blocks * 2 * D));  // per block: dq_w, then dk_w
   float* sums = partial.data();
   with_compute_type(x_.dtype(), [&](auto tag) {
@@ -50,12 +50,12 @@ void head_norm_backward(Tensor d_, Tensor dq_w_, Tensor dk_w_, Tensor x_, Tensor
     E* all_d = d_.data<E>();
     const float* rstds = rstd_.data<float>();
     const E *all_x = x_.data<E>(), *q_w = q_w_.data<E>(), *k_w = k_w_.data<E>();
-    parallel_for(blocks, 4 * width * block_rows, [=](int64_t begin, int64_t end) {
-      for (int64_t n = begin * block_rows; n < std::min(N, end * block_rows); n++)
+    parallel_for(blocks, 4 * width * rows_together, [=](int64_t begin, int64_t end) {
+      for (int64_t n = begin * rows_together; n < std::min(N, end * rows_together); n++)
         for (int64_t h = 0; h < heads; h++) {
           const E *x = all_x + n * width + h * D, *w = h < H ? q_w : k_w;
           E* d = all_d + n * width + h * D;
-          float *dw = sums + (n / block_rows * 2 + (h < H ? 0 : 1)) * D, dot = 0;
+          float *dw = sums + (n / rows_together * 2 + (h < H ? 0 : 1)) * D, dot = 0;
           const float rstd = rstds[n * heads + h];
 #pragma omp simd reduction(+ : dot)
           for (int64_t c = 0; c < D; c++) {
