@@ -72,7 +72,11 @@ void check_family(const nlohmann::json& config, const std::string& path) {
 
 ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   CHECK(config.is_object(), "{} is not a JSON object", path);
-  if (is_decoder_family(config)) return decoder_shape(config, path);
+  if (is_decoder_family(config)) {
+    const ModelConfig m = decoder_shape(config, path);
+    check_shape(m, path);
+    return m;
+  }
   check_family(config, path);
   ModelConfig m;
   m.layers = positive(config, path, "n_layer");

@@ -66,20 +66,27 @@ class HuggingFaceReader : public TensorSource {
 std::unique_ptr<TensorSource> open_hugging_face(const std::string& folder, const ModelConfig& model,
                                                 const std::vector<StoredParameter>& parameters);
 
+// Returns the model_type in whose keys an export says the model: gpt2's where those say all of it, or the first that
+// does of decoder_families(). Error, by key and value, for a model that none can say.
+constexpr const char* gpt2_family = "gpt2";
+std::string exported_family(const ModelConfig& model);
+
 // The options of an export.
 struct ExportForm {
   DType type = DType::f32;             // or bf16, rounded to nearest
   int64_t most_bytes = 5'000'000'000;  // of tensors in a file, or one tensor; more than one file get an index
   bool cuts_table = false;  // the source's token table may have more rows than model.vocab: writes the first ones
+  std::optional<int64_t> begin_of_text;  // the token before every text; none: end_of_text
 };
 // Returns the bytes of the model's tensors.
 int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type);
 
 // Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
-// model.safetensors.index.json) into the folder, which it creates, for GPT2LMHeadModel.from_pretrained. Holds one
-// tensor in memory at a time. An existing file of these names is an Error before anything is written. `end_of_text` is
-// the token that begins and ends texts there; none: no token does. `end_of_documents` (see above) is written to
-// config.json as {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}; `transformers` ignores it.
+// model.safetensors.index.json) into the folder, which it creates, for AutoModelForCausalLM.from_pretrained, as a model
+// of exported_family. Holds one tensor in memory at a time, GPT-NeoX's q, k and v twice. An existing file of these
+// names is an Error before anything is written. `end_of_text` is the token that ends texts there; none: no token does.
+// Families but GPT-2 have no dropout. `end_of_documents` (see above) is written to config.json as
+// {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}; `transformers` ignores it.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
                          std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});

@@ -4,11 +4,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 #include <span>
+#include <utility>
 
 #include <fmt/ranges.h>
 
+#include "checkpoints/decoder_family.h"
 #include "checkpoints/hugging_face.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
@@ -16,31 +17,55 @@
 namespace megalith {
 namespace {
 
-using Parameters = std::span<const StoredParameter>;
+// A tensor of a folder: rows of a parameter of ours, stored as they are there.
+struct WrittenTensor {
+  std::string name;
+  std::vector<int64_t> shape;  // ours
+  const StoredParameter* parameter;
+  int64_t first_row = 0;
+  bool head_by_head = false;
+};
+using WrittenTensors = std::span<const WrittenTensor>;
 
 std::string ours_of(const StoredParameter& p) { return std::string(parameters_path) + p.name; }
-std::string theirs_of(const StoredParameter& p) { return "transformer." + p.name; }
 
-int64_t numel_of(const StoredParameter& p) {
-  return std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>());
+int64_t numel_of(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Returns the shard that the export reads from a source of shape `found`, which may have more rows.
-TensorShard shard_of(const StoredParameter& p, const std::vector<int64_t>& found, const ExportForm& form) {
+// Checks that the source has the parameter, maybe in more rows, and returns its shape there.
+std::vector<int64_t> shape_in(const TensorSource& source, const StoredParameter& p, const ExportForm& form) {
+  std::vector<int64_t> found = source.shape(ours_of(p));
   const bool cut =
       form.cuts_table && p.name == "wte.weight" && found.size() == 2 && found[0] > p.shape[0] && found[1] == p.shape[1];
   CHECK(cut || found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
         fmt::join(p.shape, ", "));
-  return flat_shard(ours_of(p), found, {0, numel_of(p)});
+  return found;
 }
 
-// Divides parameters into files of at most so many bytes, or of one tensor.
-std::vector<Parameters> files_of(Parameters all, const ExportForm& form) {
-  std::vector<Parameters> files;
+std::vector<WrittenTensor> tensors_of(const std::string& family, const ModelConfig& model,
+                                      const std::vector<StoredParameter>& parameters) {
+  std::vector<WrittenTensor> all;
+  for (const StoredParameter& p : parameters)
+    if (family == gpt2_family)
+      all.push_back({"transformer." + p.name, p.shape, &p});
+    else
+      for (const DecoderTensor& t : decoder_tensors(family, model, p.name, p.shape))
+        all.push_back({t.name, t.shape, &p, t.first_row, is_head_by_head(family, p.name)});
+  return all;
+}
+
+bool is_transposed(const std::string& family, const WrittenTensor& t) {
+  return family == gpt2_family && t.parameter->transposed;
+}
+
+// Divides tensors into files of at most so many bytes, or of one tensor.
+std::vector<WrittenTensors> files_of(WrittenTensors all, const ExportForm& form) {
+  std::vector<WrittenTensors> files;
   size_t begin = 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < all.size(); i++) {
-    const int64_t more = numel_of(all[i]) * size_of(form.type);
+    const int64_t more = numel_of(all[i].shape) * size_of(form.type);
     if (i > begin && bytes + more > form.most_bytes) {
       files.push_back(all.subspan(begin, i - begin));
       begin = i;
@@ -56,55 +81,141 @@ std::string name_of_file(size_t number, size_t all) {
   return all == 1 ? "/model.safetensors" : fmt::format("/model-{:05}-of-{:05}.safetensors", number + 1, all);
 }
 
-void write_tensors(TensorSource& source, Parameters parameters, const ExportForm& form, const std::string& path) {
+// Puts the rows of q, k and v where GPT-NeoX has them.
+std::vector<float> sorted_by_heads(const std::vector<float>& data, const ModelConfig& model, int64_t rows) {
+  std::vector<float> sorted(data.size());
+  const int64_t width = std::ssize(data) / rows;
+  for (int64_t row = 0; row < rows; row++)
+    std::copy_n(data.begin() + row * width, width,
+                sorted.begin() + row_head_by_head(row, model.heads, model.size_of_head()) * width);
+  return sorted;
+}
+
+void write_tensors(TensorSource& source, const std::string& family, const ModelConfig& model, WrittenTensors tensors,
+                   const ExportForm& form, const std::string& path) {
   std::vector<SafeTensorsWriter::Declared> declared;
-  for (const StoredParameter& p : parameters) {
-    declared.push_back({theirs_of(p), p.shape});
-    if (p.transposed) std::ranges::reverse(declared.back().shape);
+  for (const WrittenTensor& t : tensors) {
+    declared.push_back({t.name, t.shape});
+    if (is_transposed(family, t)) std::ranges::reverse(declared.back().shape);
   }
   SafeTensorsWriter weights(path, declared, form.type);
-  for (const StoredParameter& p : parameters) {
-    std::vector<float> data(static_cast<size_t>(numel_of(p)));
-    source.read(shard_of(p, source.shape(ours_of(p)), form), data.data());
-    if (!p.transposed) {
-      weights.append(data.data(), numel_of(p));
+  for (const WrittenTensor& t : tensors) {
+    const int64_t numel = numel_of(t.shape), rows = t.shape[0], width = numel / rows;
+    std::vector<float> data(static_cast<size_t>(numel));
+    source.read(flat_shard(ours_of(*t.parameter), shape_in(source, *t.parameter, form),
+                           {t.first_row * width, t.first_row * width + numel}),
+                data.data());
+    if (t.head_by_head) data = sorted_by_heads(data, model, rows);
+    if (!is_transposed(family, t)) {
+      weights.append(data.data(), numel);
       continue;
     }
-    const int64_t out = p.shape[0], in = p.shape[1];
-    std::vector<float> row(static_cast<size_t>(out));  // one row of theirs is one column of ours
-    for (int64_t i = 0; i < in; i++) {
-      for (int64_t o = 0; o < out; o++) row[static_cast<size_t>(o)] = data[static_cast<size_t>(o * in + i)];
-      weights.append(row.data(), out);
+    std::vector<float> row(static_cast<size_t>(rows));  // one row of theirs is one column of ours
+    for (int64_t i = 0; i < width; i++) {
+      for (int64_t o = 0; o < rows; o++) row[static_cast<size_t>(o)] = data[static_cast<size_t>(o * width + i)];
+      weights.append(row.data(), rows);
     }
   }
   weights.finish();
+}
+
+// Returns a model with its sizes written out and without what its choices leave unused: equal for equal models.
+ModelConfig written_out(ModelConfig m) {
+  m.feed_forward = m.features();
+  m.key_value_heads = m.kv_heads();
+  m.head_size = m.size_of_head();
+  const ModelConfig defaults;
+  if (m.positions == Positions::learned) {
+    m.rotary_base = defaults.rotary_base;
+    m.rotary_share = defaults.rotary_share;
+    m.rotary_factor = defaults.rotary_factor;
+  }
+  if (m.rotary_factor == 1) {
+    m.rotary_low = defaults.rotary_low;
+    m.rotary_high = defaults.rotary_high;
+    m.rotary_context = defaults.rotary_context;
+  }
+  return m;
+}
+
+// Returns the model of a family that is nearest to one written out.
+ModelConfig nearest(const std::string& family, const ModelConfig& model) {
+  if (family != gpt2_family)
+    return written_out(decoder_shape(nlohmann::json(decoder_config(family, model)), "config.json"));
+  ModelConfig gpt2;  // whose choices are the defaults
+  gpt2.layers = model.layers;
+  gpt2.hidden = model.hidden;
+  gpt2.heads = model.heads;
+  gpt2.vocab = model.vocab;
+  gpt2.context = model.context;
+  return written_out(gpt2);
+}
+
+nlohmann::ordered_json gpt2_config(const ModelConfig& model) {
+  nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
+                                   {"model_type", gpt2_family},
+                                   {"vocab_size", model.vocab},
+                                   {"n_positions", model.context},
+                                   {"n_ctx", model.context},
+                                   {"n_embd", model.hidden},
+                                   {"n_layer", model.layers},
+                                   {"n_head", model.heads},
+                                   {"n_inner", nullptr},
+                                   {"activation_function", "gelu_new"},
+                                   {"layer_norm_epsilon", 1e-5},
+                                   {"tie_word_embeddings", true}};
+  // Written even for no dropout: `transformers` would take 0.1.
+  for (const char* key : hugging_face_dropouts) config[key] = model.dropout;
+  return config;
+}
+
+// Refuses a token that the model does not have.
+void check_token(std::optional<int64_t> token, const ModelConfig& model, const char* done) {
+  CHECK(!token || (0 <= *token && *token < model.vocab),
+        "the token {} {} a text, but the model has {} of them; is it another model's tokenizer?", *token, done,
+        model.vocab);
 }
 
 }  // namespace
 
 int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type) {
   int64_t bytes = 0;
-  for (const StoredParameter& p : parameters) bytes += numel_of(p) * size_of(type);
+  for (const StoredParameter& p : parameters) bytes += numel_of(p.shape) * size_of(type);
   return bytes;
+}
+
+std::string exported_family(const ModelConfig& model) {
+  const ModelConfig exact = written_out(model);
+  std::vector<std::string> families{gpt2_family};
+  for (const char* family : decoder_families()) families.emplace_back(family);
+  std::optional<size_t> fewest;
+  std::string refusal;
+  for (const std::string& family : families) {
+    const ModelConfig near = nearest(family, exact);
+    std::vector<std::string> keys;
+    for (const std::string& key : shape_keys())
+      if (shape_value(exact, key) != shape_value(near, key)) keys.push_back(key);
+    if (keys.empty()) return family;
+    if (fewest && keys.size() >= *fewest) continue;
+    fewest = keys.size();
+    refusal = fmt::format(
+        "model.{} = {}: no family that is written for `transformers` has such a model; the nearest, {}, has {}; our "
+        "own "
+        "commands read the checkpoint as it is",
+        keys.front(), shape_value(exact, keys.front()), family, shape_value(near, keys.front()));
+  }
+  FAIL("{}", refusal);
 }
 
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
                          std::optional<int64_t> end_of_documents, const ExportForm& form) {
-  // GPT-2's choices are the defaults.
-  for (const std::string& key : shape_keys()) {
-    static const std::set<std::string> sizes{"layers", "hidden", "heads", "vocab", "context"};
-    const std::string here = shape_value(model, key), gpt2 = shape_value({}, key);
-    CHECK(sizes.contains(key) || here == gpt2,
-          "model.{} = {}: a folder for `transformers` is written as GPT-2, which has {}; our own commands read the "
-          "checkpoint as it is",
-          key, here, gpt2);
-  }
-  CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
-        "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
-        model.vocab);
-  for (const StoredParameter& p : parameters) shard_of(p, source.shape(ours_of(p)), form);
-  const std::vector<Parameters> files = files_of(parameters, form);
+  const std::string family = exported_family(model);
+  check_token(end_of_text, model, "ends");
+  check_token(form.begin_of_text, model, "begins");
+  for (const StoredParameter& p : parameters) shape_in(source, p, form);
+  const std::vector<WrittenTensor> tensors = tensors_of(family, model, parameters);
+  const std::vector<WrittenTensors> files = files_of(tensors, form);
   const std::string index_file = "/model.safetensors.index.json", config_file = "/config.json",
                     generation_file = "/generation_config.json";
   std::vector<std::string> names{config_file, generation_file, "/model.safetensors", index_file};
@@ -120,29 +231,19 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                                {"weight_map", nlohmann::ordered_json::object()}};
   for (size_t i = 0; i < files.size(); i++) {
     const std::string name = name_of_file(i, files.size());
-    write_tensors(source, files[i], form, folder + name);
-    for (const StoredParameter& p : files[i]) index["weight_map"][theirs_of(p)] = name.substr(1);
+    write_tensors(source, family, model, files[i], form, folder + name);
+    for (const WrittenTensor& t : files[i]) index["weight_map"][t.name] = name.substr(1);
   }
   if (files.size() > 1) write_file(folder + index_file, json_text(index, 1) + "\n");
 
-  nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
-                                   {"model_type", "gpt2"},
-                                   {"vocab_size", model.vocab},
-                                   {"n_positions", model.context},
-                                   {"n_ctx", model.context},
-                                   {"n_embd", model.hidden},
-                                   {"n_layer", model.layers},
-                                   {"n_head", model.heads},
-                                   {"n_inner", nullptr},
-                                   {"activation_function", "gelu_new"},
-                                   {"layer_norm_epsilon", 1e-5},
-                                   {"tie_word_embeddings", true},
-                                   {"torch_dtype", form.type == DType::f32 ? "float32" : "bfloat16"}};
-  // Written even for no dropout or token: `transformers` would take 0.1, and 50256.
-  for (const char* key : hugging_face_dropouts) config[key] = model.dropout;
+  nlohmann::ordered_json config =
+      family == gpt2_family ? gpt2_config(model) : decoder_config(family, written_out(model));
+  config["torch_dtype"] = form.type == DType::f32 ? "float32" : "bfloat16";
   nlohmann::ordered_json generation;
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    config[key] = generation[key] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
+  // Written even for no token: `transformers` would take its own.
+  for (const auto& [key, token] : {std::pair{"bos_token_id", form.begin_of_text ? form.begin_of_text : end_of_text},
+                                   {"eos_token_id", end_of_text}})
+    config[key] = generation[key] = token ? nlohmann::ordered_json(*token) : nullptr;
   if (end_of_text) generation["pad_token_id"] = *end_of_text;  // otherwise `transformers` warns for each text
   if (end_of_documents) config["megalith"] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};
   write_file(folder + generation_file, json_text(generation, 1) + "\n");

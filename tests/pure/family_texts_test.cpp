@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "checkpoints/hugging_face.h"
 #include "kernels/system/files.h"
+#include "tests/data/scratch.h"
 #include "tests/pure/small_run.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/engine.h"
@@ -25,16 +27,12 @@ int32_t likeliest(const std::vector<float>& logits, size_t row, int64_t vocab) {
   return static_cast<int32_t>(std::max_element(begin, begin + vocab) - begin);
 }
 
-TEST_P(FamilyTexts, AreGreedyAsTheReferences) {
-  const std::string folder = MEGALITH_SOURCE_DIR "/../shared/reference/families/" + std::string(GetParam());
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference at " << folder;
-  WeightSource weights = open_weights(folder);
+void expect_greedy_texts(const WeightSource& weights, const nlohmann::json& texts) {
   Config config;
   config.model = weights.model;
   config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
   config = resolve(config);
   config.batch.global_batch_size = 1;
-  const auto texts = nlohmann::json::parse(read_file(folder + "/greedy.json"));
   const auto places = static_cast<int64_t>(texts.size());
   const Alone alone;
   const auto build = [&](const Plan& plan, Runtime& runtime) {
@@ -74,6 +72,18 @@ TEST_P(FamilyTexts, AreGreedyAsTheReferences) {
   ASSERT_EQ(places, 5);
   for (size_t place = 0; place < found.size(); place++)
     EXPECT_EQ(found[place], texts[place].at("continuation").get<std::vector<int32_t>>()) << place;
+}
+
+TEST_P(FamilyTexts, AreGreedyAsTheReferencesAlsoFromAnExport) {
+  const std::string folder = MEGALITH_SOURCE_DIR "/../shared/reference/families/" + std::string(GetParam());
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference at " << folder;
+  const auto texts = nlohmann::json::parse(read_file(folder + "/greedy.json"));
+  const WeightSource weights = open_weights(folder);
+  expect_greedy_texts(weights, texts);
+  const test::Scratch scratch;
+  const std::string out = scratch.path("out");
+  export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), {}, out);
+  expect_greedy_texts(open_weights(out), texts);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   const std::string known = tokenizer_of(reader.manifest(), reader.folder());
   const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
   std::unique_ptr<Tokenizer> named;
-  std::optional<int64_t> end_of_text, known_ids;
+  std::optional<int64_t> begin_of_text, end_of_text, known_ids;
   if (!folder.empty()) {
     named = load_tokenizer(folder);
     const std::string trained = open_weights(reader.folder()).tokenizer_hash;
@@ -58,22 +58,29 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
           "--tokenizer out, or name the one it was trained with",
           reader.folder(), known.empty() ? "" : ", that in " + known + ",", folder);
     end_of_text = named->end_of_text();
+    if (const std::vector<int32_t> beginning = named->beginning(); !beginning.empty())
+      begin_of_text = beginning.front();
     known_ids = named->vocab_size();
     check_no_tokenizer_in(out);
   }
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
   // Leave out the rows of ids that no tokenizer makes: they are untrained, and other samplers would draw them.
+  // Other families than GPT-2 are published with such rows, and their folders are written back as they came.
   const int64_t rows = m.vocab;
-  m.vocab = std::min(rows, std::max(known_ids.value_or(rows), end_of_documents.value_or(-1) + 1));
+  const std::string family = exported_family(m);
+  const bool is_gpt2 = family == gpt2_family;
+  if (is_gpt2) m.vocab = std::min(rows, std::max(known_ids.value_or(rows), end_of_documents.value_or(-1) + 1));
   const std::vector<StoredParameter> parameters = stored_parameters(m);
   const bool large = export_bytes(parameters, DType::f32) > options.most_bytes;
-  const bool rounds = options.type_is_given ? options.type == StorageType::bf16 : large;
-  export_hugging_face(
-      reader, m, parameters, end_of_text, out, end_of_documents,
-      {.type = rounds ? DType::bf16 : DType::f32, .most_bytes = options.most_bytes, .cuts_table = true});
+  const bool rounds = options.type_is_given ? options.type == StorageType::bf16 : large || !is_gpt2;
+  export_hugging_face(reader, m, parameters, end_of_text, out, end_of_documents,
+                      {.type = rounds ? DType::bf16 : DType::f32,
+                       .most_bytes = options.most_bytes,
+                       .cuts_table = is_gpt2,
+                       .begin_of_text = begin_of_text});
   if (named) named->save_for_transformers(out, m.context);
-  fmt::print("{}\nend of text: {}\n", out,
+  fmt::print("{}\nmodel: {}\nend of text: {}\n", out, family,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                          : "none, since no tokenizer is known; --tokenizer FOLDER names one");
   fmt::print("vocabulary: {}{}\n", m.vocab,
@@ -81,7 +88,9 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
                                           rows - m.vocab)
                             : "");
   fmt::print("weights: {}{}\n", rounds ? "bf16" : "fp32",
-             rounds && !options.type_is_given ? ", since they are large; --type fp32 writes them as trained" : "");
+             !rounds || options.type_is_given ? ""
+             : large                          ? ", since they are large; --type fp32 writes them as trained"
+                                              : ", as this family is published; --type fp32 writes them as trained");
   if (end_of_documents)
     fmt::print(
         "documents were kept apart in training: give `transformers` one document per sequence; our commands find this "
@@ -134,7 +143,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto o = std::make_shared<Options>();
   auto* inspect = group->add_subcommand("inspect", "Show what a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
-  auto* convert = group->add_subcommand("export", "Convert to a Hugging Face GPT-2 folder, with its tokenizer");
+  auto* convert = group->add_subcommand("export", "Convert to a Hugging Face folder, with its tokenizer");
   auto* compare = group->add_subcommand("diff", "Compare two checkpoints of any layouts, tensor by tensor");
   auto* again = group->add_subcommand("reshard", "Rewrite a checkpoint in the files that another layout would write");
   constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
