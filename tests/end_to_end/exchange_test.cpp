@@ -113,6 +113,40 @@ TEST(ExportForm, an_export_has_the_ids_of_the_tokenizer_in_the_type_and_the_file
   succeed({"env", "HF_HUB_OFFLINE=1", python, "same.py"}, scratch);
 }
 
+// A model of Llama's choices, trained from scratch with a tokenizer that begins every text with a token of its own.
+TEST(ExportForm, a_model_of_modern_choices_is_written_and_read_back) {
+  const Scratch scratch;
+  {
+    const Scratch other;
+    train_and_export(other, "bytes", {"train.steps=1"});
+    fs::copy(other / "export", scratch / "framed", fs::copy_options::recursive);
+  }
+  const std::string path = scratch / "framed/tokenizer.json";
+  auto framed = nlohmann::json::parse(read_file(path));
+  nlohmann::json added = framed.at("added_tokens").at(0);
+  added["id"] = 257;
+  added["content"] = "<s>";
+  framed["added_tokens"].push_back(added);
+  framed["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}}})");
+  fs::remove(path);
+  write_file(path, framed.dump());
+  const Args modern{"model.norm=rms",        "model.bias=false",       "model.qkv_bias=false",
+                    "model.tied_head=false", "model.positions=rotary", "model.activation=swiglu",
+                    "model.feed_forward=80", "model.key_value_heads=1"};
+  train_and_export(scratch, "framed", modern);
+  const auto config = nlohmann::json::parse(read_file(scratch / "export/config.json"));
+  EXPECT_EQ(config.at("model_type"), "llama");
+  EXPECT_EQ(config.at("torch_dtype"), "bfloat16");
+  EXPECT_EQ(config.at("bos_token_id"), 257);
+  EXPECT_EQ(config.at("eos_token_id"), 256);
+  EXPECT_EQ(read_file(scratch / "export/tokenizer.json"), read_file(path));
+  succeed(megalith({"checkpoint", "export", "run", "--out", "exact", "--type", "fp32"}), scratch);
+  for (const std::string& prompt : prompts)
+    EXPECT_EQ(continued(scratch, "exact", prompt), continued(scratch, "run", prompt));
+}
+
 TEST_P(Exchange, the_pipeline_of_transformers_gives_our_greedy_text) {
   const std::string python = python_with("torch, transformers");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with torch and transformers";

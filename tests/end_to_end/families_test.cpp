@@ -4,10 +4,12 @@
 #include <hdf5.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/safetensors_folder.h"
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/layout.h"
 
@@ -206,6 +208,30 @@ TEST_P(Families, GradientsAndWeightsAreTheReferencesFromBothFormsOfConfig) {
     fmt::print("  {}: gradients {:.1e}\n", GetParam().name, error);
   }
   EXPECT_EQ(steps[0], steps[1]);
+}
+
+// Steps that move nothing, and an export: the tensors of the folder that was read, bit for bit.
+TEST_P(Families, AreWrittenBackAsTheyCame) {
+  SKIP_WITHOUT_FAMILY();
+  const Scratch scratch;
+  write_config(scratch, folder());
+  train(scratch.folder(), 2, {"train.steps=1", "optimizer.learning_rate=1e-300", "optimizer.min_learning_rate=0"});
+  succeed(megalith({"checkpoint", "export", "run", "--out", "back", "--type", "fp32", "--max-shard-size", "50KB"}),
+          scratch);
+  const SafeTensorsFolder before(folder()), after(scratch / "back");
+  EXPECT_EQ(before.files().size(), after.files().size());
+  for (const auto& [name, file] : before.files()) {
+    ASSERT_TRUE(after.files().contains(name)) << name;
+    EXPECT_EQ(before.entry(name).shape, after.entry(name).shape) << name;
+    const auto numel = static_cast<size_t>(before.entry(name).numel);
+    Values a(numel), b(numel);
+    before.read(name, 0, 1, static_cast<int64_t>(numel), a.data());
+    after.read(name, 0, 1, static_cast<int64_t>(numel), b.data());
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), numel * sizeof(float)), 0) << name;
+  }
+  EXPECT_EQ(read_hugging_face_shape(scratch / "back").features(), read_hugging_face_shape(folder()).features());
+  const Result rounded = succeed(megalith({"checkpoint", "export", "run", "--out", "rounded"}), scratch);
+  EXPECT_NE(rounded.out.find("weights: bf16, as this family is published"), std::string::npos) << rounded.text();
 }
 
 const std::vector<std::string> on_2{"full_shard microbatch=1", "tensor=2", "tensor=2 sequence recompute=selective",
