@@ -43,12 +43,13 @@ CLUSTERS = {
 # attention_share: FlashAttention's papers (Dao et al. 2022; Dao 2023), over 80 % of the peak: 2 reaches 65 % of an A100,
 # 1 and Triton's 30 to 35 %, and Triton's 20 % of an H100.
 OWN = 50  # h, as `megalith plan --trace` counts: norms, residuals and sums of bias gradients, without dropout
+OWN_LLAMA = 93  # h, the same for a Llama block: RMS norms, rotary turns, SwiGLU and residuals
 COUNTED = {
-    "hagemann_fa2_rms": {"elementwise": 285 / OWN, "attention_share": 0.8},
-    "hagemann_fa2": {"elementwise": 465 / OWN, "attention_share": 0.8},
-    "hagemann_fa1": {"elementwise": 465 / OWN, "attention_share": 0.42},
-    "hagemann_fused": {"elementwise": 465 / OWN},
-    "hagemann_torch": {"elementwise": 465 / OWN},
+    "hagemann_fa2_rms": {"elementwise": 285 / OWN_LLAMA, "attention_share": 0.8},
+    "hagemann_fa2": {"elementwise": 465 / OWN_LLAMA, "attention_share": 0.8},
+    "hagemann_fa1": {"elementwise": 465 / OWN_LLAMA, "attention_share": 0.42},
+    "hagemann_fused": {"elementwise": 465 / OWN_LLAMA},
+    "hagemann_torch": {"elementwise": 465 / OWN_LLAMA},
     "bigscience": {"elementwise": 150 / OWN},
     "megatron": {"elementwise": 150 / OWN},
     "nemo": {"elementwise": 75 / OWN, "attention_share": 0.8},
@@ -91,8 +92,21 @@ CONTRADICTORY = {
 }
 
 
+LLAMA = """norm = "rms"
+activation = "swiglu"
+bias = false
+qkv_bias = false
+tied_head = false
+positions = "rotary"
+"""
+
+
 def hagemann(row, line):
-    """Hagemann et al., arXiv 2311.05610: Llama-type models on DGX A100, ZeRO-1, vocabulary of 128,000."""
+    """Hagemann et al., arXiv 2311.05610: Llama's models on DGX A100, ZeRO-1, vocabulary of 128,000.
+
+    Their shape is that of Touvron et al. 2023 (arXiv 2302.13971, table 2), with SwiGLU of 8/3 of the width, in whole multiples
+    of 256.
+    """
     seconds = number(row["step_s"])
     layers, hidden, heads = {"13B": (40, 5120, 40), "30B": (60, 6656, 52), "65B": (80, 8192, 64)}[row["model"]]
     sequence, gpus = int(row["seq"]), int(row["gpus"])
@@ -100,7 +114,8 @@ def hagemann(row, line):
               "fused": "fused", "torch": "torch"}[row["kernel"]]
     # The batch follows from the published MFU and time: 2048 sequences, or 512 of the long ones.
     return dict(group=(row["model"], sequence, gpus), profile="dgx_a100", stack="hagemann_" + kernel, gpus=gpus,
-                seconds=seconds, layers=layers, hidden=hidden, heads=heads, vocab=128000, sequence=sequence,
+                seconds=seconds, layers=layers, hidden=hidden, heads=heads, vocab=128000, sequence=sequence, block=LLAMA,
+                feed_forward=-(-hidden * 8 // 3 // 256) * 256,
                 batch=2048 if sequence == 2048 else 512, microbatch=int(row["mbs"]), tensor=int(row["tp"]),
                 pipeline=int(row["pp"]), sequence_parallel=row["sp"] == "1",
                 recompute=row["act_ckpt"] == "every_layer", strategy="shard_optimizer")
@@ -196,14 +211,14 @@ def read_rows(folder):
 
 def config_of(row, profile):
     strategy = row["strategy"] if row["gpus"] > row["tensor"] * row["pipeline"] else "no_shard"
-    # A GPT-2 block stands in for a Llama-type one: the same GEMM work to 1 %.
     return f"""[model]
 layers = {row["layers"]}
 hidden = {row["hidden"]}
 heads = {row["heads"]}
 vocab = {row["vocab"]}
 context = {row["sequence"]}
-[batch]
+feed_forward = {row.get("feed_forward", 0)}
+{row.get("block", "")}[batch]
 global_batch_size = {row["batch"]}
 microbatch_size = {row["microbatch"]}
 [parallel]
