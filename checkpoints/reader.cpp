@@ -33,7 +33,23 @@ std::string text_of_state(nlohmann::json state) {
   return fmt::format("state {}\n{}", json_text(state, 1), config);
 }
 
-// Prints a line for each value: short ones in full, otherwise their size.
+// Lists members of an object without lists or objects as "name = value", in lines of their own width.
+std::string members_in_lines(const nlohmann::json& object) {
+  constexpr size_t indent = 23, width = 100;
+  std::string text;
+  size_t column = indent;
+  for (const auto& [key, value] : object.items()) {
+    const std::string member = fmt::format("{} = {}", key, json_text(value));
+    const bool fits = column + 2 + member.size() <= width;
+    if (!text.empty()) text += fits ? ", " : ",\n" + std::string(indent, ' ');
+    if (!fits) column = indent;
+    text += member;
+    column += 2 + member.size();
+  }
+  return text;
+}
+
+// Prints a line for each value: short ones and plain objects in full, otherwise their size.
 std::string outline_of_state(const nlohmann::json& state) {
   constexpr size_t longest = 60;
   std::string text = "state\n";
@@ -41,6 +57,9 @@ std::string outline_of_state(const nlohmann::json& state) {
     std::string shown = value.is_string() ? value.get<std::string>() : json_text(value);
     if (value.is_string() && shown.find('\n') != std::string::npos)
       shown = counted(std::ranges::count(shown, '\n'), "line");
+    else if (value.is_object() &&
+             std::ranges::none_of(value, [](const auto& member) { return member.is_structured(); }))
+      shown = members_in_lines(value);
     else if (value.is_structured() && shown.size() > longest)
       shown = counted(value.size(), "value");
     text += fmt::format("  {:<20} {}\n", key, shown);

@@ -16,9 +16,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Refuses a model of another kind, before its parts are looked for.
+const Json& known(const Json& model, const std::string& path) {
+  if (const std::string other = other_model(model); !other.empty())
+    FAIL("{}: {}, which is not known here", path, other);
+  return model;
+}
+
 std::unordered_map<std::string, int32_t> ids_in(const Json& model, const std::string& path) {
-  const Json& type = json_member(model, "type");
-  CHECK(type.is_null() || type == "BPE", "{}: model.type = {}; known is BPE", path, json_text(type));
   const Json& vocab = json_member(model, "vocab");
   CHECK(vocab.is_object() && !vocab.empty(), "{}: model.vocab is not a JSON object of tokens and ids", path);
   std::unordered_map<std::string, int32_t> ids;
@@ -41,9 +46,10 @@ BpeVocabulary merges_in(const Json& model, const std::string& path) {
 }  // namespace
 
 BpeModel::BpeModel(const Json& model, bool of_bytes, const std::string& path)
-    : of_bytes_(of_bytes), ids_(ids_in(model, path)), vocabulary_(merges_in(model, path)), table_(vocabulary_) {
-  if (const std::string other = other_model(model); !other.empty())
-    FAIL("{}: {}, which is not known here", path, other);
+    : of_bytes_(of_bytes),
+      ids_(ids_in(known(model, path), path)),
+      vocabulary_(merges_in(model, path)),
+      table_(vocabulary_) {
   ignores_merges_ = flag_member(model, "ignore_merges", false, "model", path);
   fuses_unknown_ = flag_member(model, "fuse_unk", false, "model", path);
   falls_back_ = flag_member(model, "byte_fallback", false, "model", path);

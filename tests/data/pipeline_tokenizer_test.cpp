@@ -314,7 +314,7 @@ TEST(PipelineTokenizer, WhatHasNoTokenIsUnknown) {
   file["model"]["unk_token"] = "<none>";
   EXPECT_ERROR(Small(file, "</s>"), "model.unk_token = \"<none>\" is not in model.vocab");
   file["model"]["type"] = "WordPiece";
-  EXPECT_ERROR(Small(file, "</s>"), "model.type = \"WordPiece\"; known is BPE");
+  EXPECT_ERROR(Small(file, "</s>"), "the model is WordPiece, which is not known here");
 }
 
 TEST(PipelineTokenizer, BlanksAreWrittenByMetaspace) {

@@ -62,7 +62,7 @@ TEST(Checkpoint, inspect_verify_and_export) {
 
   const Result outline = run(megalith({"checkpoint", "inspect", checkpoint}), scratch.folder());
   EXPECT_LT(count(outline.out, "\n"), 40u) << "more than a screen: " << outline.text();
-  for (const char* word : {"step 8", "3 files", "  parameters/ ", "\"layers\":2", "--all"})
+  for (const char* word : {"step 8", "3 files", "  parameters/ ", " layers = 2", "--all"})
     EXPECT_NE(outline.out.find(word), std::string::npos) << word << " is missing: " << outline.text();
 
   const Result whole = run(megalith({"checkpoint", "verify", checkpoint}), scratch.folder());

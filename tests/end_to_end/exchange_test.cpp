@@ -136,11 +136,11 @@ TEST(ExportForm, a_model_of_modern_choices_is_written_and_read_back) {
                     "model.tied_head=false", "model.positions=rotary", "model.activation=swiglu",
                     "model.feed_forward=80", "model.key_value_heads=1"};
   train_and_export(scratch, "framed", modern);
-  const auto config = nlohmann::json::parse(read_file(scratch / "export/config.json"));
-  EXPECT_EQ(config.at("model_type"), "llama");
-  EXPECT_EQ(config.at("torch_dtype"), "bfloat16");
-  EXPECT_EQ(config.at("bos_token_id"), 257);
-  EXPECT_EQ(config.at("eos_token_id"), 256);
+  const auto written = nlohmann::json::parse(read_file(scratch / "export/config.json"));
+  EXPECT_EQ(written.at("model_type"), "llama");
+  EXPECT_EQ(written.at("torch_dtype"), "bfloat16");
+  EXPECT_EQ(written.at("bos_token_id"), 257);
+  EXPECT_EQ(written.at("eos_token_id"), 256);
   EXPECT_EQ(read_file(scratch / "export/tokenizer.json"), read_file(path));
   succeed(megalith({"checkpoint", "export", "run", "--out", "exact", "--type", "fp32"}), scratch);
   for (const std::string& prompt : prompts)
