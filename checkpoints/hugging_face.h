@@ -76,7 +76,7 @@ struct ExportForm {
   DType type = DType::f32;             // or bf16, rounded to nearest
   int64_t most_bytes = 5'000'000'000;  // of tensors in a file, or one tensor; more than one file get an index
   bool cuts_table = false;  // the source's token table may have more rows than model.vocab: writes the first ones
-  std::optional<int64_t> begin_of_text;  // the token before every text; none: end_of_text
+  std::optional<int64_t> begin_of_text{};  // the token before every text; none: end_of_text
 };
 // Returns the bytes of the model's tensors.
 int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type);

@@ -163,7 +163,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
-                   ->default_str("fp32 for GPT-2 in one file, else bf16");
+                   ->default_str("GPT-2 in one file: fp32; else bf16");
   convert->add_option("--max-shard-size", o->exported.most_bytes, "size of a file, as 2GB; more goes to several")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
