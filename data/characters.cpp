@@ -131,8 +131,8 @@ const CharacterSet& CharacterSet::white_space() {
   return set;
 }
 
-// Of the characters that are alphabetic, those that are neither letters, marks nor letterlike numbers are circled and
-// squared letters (PropList.txt, Other_Alphabetic).
+// Alphabetic characters are letters, marks, letterlike numbers and, beside these, circled and squared letters
+// (PropList.txt, Other_Alphabetic).
 const CharacterSet& CharacterSet::word() {
   static const CharacterSet set = [] {
     CharacterSet all({{0x200c, 0x200d}, {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}});

@@ -6,6 +6,7 @@
 #include "data/added_tokens.h"
 #include "data/bpe_model.h"
 #include "data/text_cutter.h"
+#include "data/text_frame.h"
 #include "data/text_normalizer.h"
 #include "data/token_decoder.h"
 #include "data/tokenizer_json.h"
@@ -20,64 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What is put before and behind every text.
-struct Frame {
-  std::vector<int32_t> beginning, ending;
-};
-
-// Adds what a post-processor puts around what there is.
-void add_frame(const Json& processor, const std::string& path, Frame& frame) {
-  if (processor.is_null()) return;
-  const std::string type = type_of_part(processor), what = "the post_processor " + type;
-  const auto ids_in = [&](const Json& ids) {
-    std::vector<int32_t> found;
-    for (const Json& id : ids) {
-      CHECK(id.is_number_integer(), "{}: {} adds the id {}", path, what, json_text(id));
-      found.push_back(id.get<int32_t>());
-    }
-    return found;
-  };
-  if (type == "Sequence") {
-    CHECK(json_member(processor, "processors").is_array(), "{}: {} has no list `processors`", path, what);
-    for (const Json& inside : json_member(processor, "processors")) add_frame(inside, path, frame);
-  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-    const auto one = [&](const char* key) {
-      const Json& pair = json_member(processor, key);
-      CHECK(pair.is_array() && pair.size() == 2 && pair[1].is_number_integer(), "{}: {} has {} = {}", path, what, key,
-            json_text(pair));
-      return pair[1].get<int32_t>();
-    };
-    frame.beginning.insert(frame.beginning.begin(), one("cls"));
-    frame.ending.push_back(one("sep"));
-  } else if (type == "TemplateProcessing") {
-    std::vector<int32_t> before, behind;
-    int texts = 0;
-    CHECK(json_member(processor, "single").is_array(), "{}: {} has no list `single`", path, what);
-    for (const Json& part : json_member(processor, "single")) {
-      if (const Json& special = json_member(part, "SpecialToken"); !special.is_null()) {
-        const std::string name = text_member(special, "id", what, path);
-        const Json& ids = json_member(json_member(json_member(processor, "special_tokens"), name.c_str()), "ids");
-        CHECK(ids.is_array(), "{}: {} adds {}, and has no special_tokens of that name", path, what,
-              json_text(Json(name)));
-        const std::vector<int32_t> added = ids_in(ids);
-        (texts == 0 ? before : behind).insert((texts == 0 ? before : behind).end(), added.begin(), added.end());
-        continue;
-      }
-      CHECK(json_member(json_member(part, "Sequence"), "id") == "A", "{}: {} has in `single` {}", path, what,
-            json_text(part));
-      texts++;
-    }
-    CHECK(texts == 1, "{}: {} has in `single` the text {} times", path, what, texts);
-    frame.beginning.insert(frame.beginning.begin(), before.begin(), before.end());
-    frame.ending.insert(frame.ending.end(), behind.begin(), behind.end());
-  } else if (type != "ByteLevel") {  // that changes offsets only
-    FAIL(
-        "{}: the post_processor has type = {}; known are TemplateProcessing, BertProcessing, RobertaProcessing, "
-        "ByteLevel and Sequence",
-        path, json_text(json_member(processor, "type")));
-  }
-}
-
 // All that a tokenizer.json says, shared by the tokenizer that takes special tokens for text and by that which does
 // not.
 struct Pipeline {
@@ -88,8 +31,8 @@ struct Pipeline {
         decoder(json_member(file, "decoder"), cutter.gives_bytes(), path),
         added(read_added_tokens(json_member(file, "added_tokens"), path)),
         raw(added, false, normalizer),
-        normalized(added, true, normalizer) {
-    add_frame(json_member(file, "post_processor"), path, frame);
+        normalized(added, true, normalizer),
+        frame(read_text_frame(json_member(file, "post_processor"), path)) {
     name_tokens(path);
     find_end(named_end, path);
     for (const auto* ids : {&frame.beginning, &frame.ending})
@@ -113,7 +56,7 @@ struct Pipeline {
   TokenDecoder decoder;
   std::vector<AddedToken> added;
   AddedTokenFinder raw, normalized;
-  Frame frame;
+  TextFrame frame;
   std::vector<std::string> names, written, bytes;  // by id; written: as the decoder reads it
   std::vector<bool> is_special, is_left_out;       // is_left_out: where a text is decoded without special tokens
   int32_t end_of_text = -1;
@@ -240,7 +183,7 @@ size_t Pipeline::cut_of_characters(std::string_view text, bool with_specials) co
     const std::string_view now = normalizer.apply(text, true, normalizing);
     size_t from = 0;
     const size_t to = without_added(normalized, now, with_specials, from).size() + from;
-    // What is put before a text can make a token of its beginning.
+    // A prefix of the text, which the normalizer adds, can become one token with the text's first characters.
     least = std::max(characters_that_become(text, from), normalized.longest());
     text = text.substr(0, characters_that_become(text, to));
   }

@@ -1,5 +1,6 @@
 // Regular expressions by which a tokenizer.json cuts or replaces text, in the syntax and with the meaning of Oniguruma,
-// which `tokenizers` uses. A pattern is compiled to a small program over tables of characters, which backtracks.
+// which `tokenizers` uses. A pattern is read (pattern_parser.h) and compiled (pattern_compiler.cpp) to a small program
+// over tables of characters, which backtracks.
 //
 // Known: characters, escapes, ., classes (nested and negated, ranges, \s \d \w \p{category} and their negations),
 // groups, (?i:), alternatives, greedy, lazy and possessive quantifiers, look-ahead, look-behind of a fixed length, \A

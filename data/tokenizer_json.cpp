@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What is kept of a folder.
+// These files of a tokenizer's folder are copied with it.
 constexpr std::array files_of_tokenizer = {tokenizer_json_file, tokenizer_config_file, special_tokens_file,
                                            added_tokens_file,   "vocab.json",          "merges.txt",
                                            "tokenizer.model",   "chat_template.jinja"};

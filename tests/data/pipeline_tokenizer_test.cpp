@@ -189,7 +189,7 @@ TEST(PipelineTokenizer, TextsAreCutByTheirPattern) {
   EXPECT_EQ(ids(before_bytes(R"({"type": "Punctuation", "behavior": "Removed"})"), "a.b+"), (Ids{'a', 'b'}));
   EXPECT_EQ(ids(R"({"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})", "a b"),
             (Ids{blank_a, ' ', 'b'}));
-  // What follows ByteLevel sees bytes as characters: a byte of é is the character ©, no letter.
+  // Parts behind ByteLevel see bytes as characters: a byte of é is the character ©, which is no letter.
   EXPECT_EQ(ids(R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false},
                 {"type": "Split", "pattern": {"Regex": "\\p{L}"}, "behavior": "Removed"}]})",
                 "\xc3\xa9 1"),
@@ -427,7 +427,7 @@ TEST(PipelineTokenizer, CutsChangeNothing) {
       EXPECT_GT(check_cuts(*Small(file, "</s>"), scheme), 100);
     }
   EXPECT_GT(check_cuts(*Small(changed(of_bytes(), "/pre_tokenizer/add_prefix_space", "true")), "a blank before"), 100);
-  // What may become a match of an earlier step is not cut by a later one.
+  // A later step cuts nothing that may become a match of an earlier one.
   const Small found(
       changed(of_bytes(), "/pre_tokenizer",
               after(R"({"type": "Split", "pattern": {"Regex": "a a a"}, "behavior": "Isolated"}, )" + words)));
@@ -445,7 +445,7 @@ TEST(PipelineTokenizer, CutsChangeNothing) {
     characters["added_tokens"].push_back(token("<think>", 267, std::string(R"("special": false, )") + flags));
     EXPECT_GT(check_cuts(*Small(characters, "</s>"), flags), 100);
   }
-  // Where no cut is known to be one, there is none.
+  // There is no cut where none is known.
   Json strips = of_bytes();
   strips["normalizer"] = {{"type", "Strip"}};
   EXPECT_EQ(check_cuts(*Small(strips), "strips"), 0);
