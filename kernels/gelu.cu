@@ -3,6 +3,7 @@
 
 #include "kernels/gelu.h"
 #include "kernels/loops_cuda.h"
+#include "kernels/sigmoid_cuda.h"
 
 namespace megalith::cuda {
 
@@ -11,16 +12,6 @@ using element_loop::threads;
 constexpr int steps = 2;
 constexpr float slope = 1.5957691216f;  // 2 sqrt(2/pi)
 constexpr float cubic = slope * 0.044715f;
-
-// The rounding to 16-bit types hides the error of the fast exponential.
-template <class T>
-__device__ float sigmoid(float x) {
-  if constexpr (std::is_same_v<T, float>) {
-    return 1.0f / (1.0f + expf(-x));
-  } else {
-    return 1.0f / (1.0f + fast_exp(-x));
-  }
-}
 
 __device__ inline float normal_probability(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
 

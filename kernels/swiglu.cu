@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/loops_cuda.h"
+#include "kernels/sigmoid_cuda.h"
 #include "kernels/swiglu.h"
 
 namespace megalith::cuda {
@@ -9,16 +10,6 @@ namespace megalith::cuda {
 namespace {
 using element_loop::threads;
 constexpr int steps = 2;
-
-// The rounding to 16-bit types hides the error of the fast exponential.
-template <class T>
-__device__ float sigmoid(float x) {
-  if constexpr (std::is_same_v<T, float>) {
-    return 1.0f / (1.0f + expf(-x));
-  } else {
-    return 1.0f / (1.0f + fast_exp(-x));
-  }
-}
 
 template <class T, int n>
 struct Halves {
