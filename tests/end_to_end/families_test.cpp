@@ -1,7 +1,6 @@
 // Models of other families than GPT-2, against independent references in float64 (../shared/reference/families): what
 // training must do, step by step, on one rank and in layouts; and that the weights are read as they are stored.
 #include <fmt/format.h>
-#include <hdf5.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,40 +11,10 @@
 #include "checkpoints/safetensors_folder.h"
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/layout.h"
+#include "tests/end_to_end/reference_tensors.h"
 
 namespace megalith::e2e {
 namespace {
-
-using Values = std::vector<float>;
-
-struct Dataset {
-  std::vector<int64_t> shape;
-  Values values;
-};
-Dataset dataset_of(const std::string& path, const std::string& name) {
-  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT);
-  EXPECT_GE(dataset, 0) << name;
-  const hid_t space = H5Dget_space(dataset);
-  hsize_t dims[4] = {};
-  const int rank = H5Sget_simple_extent_dims(space, dims, nullptr);
-  Dataset found{{dims, dims + rank}, Values(static_cast<size_t>(H5Sget_simple_extent_npoints(space)))};
-  EXPECT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, found.values.data()), 0) << name;
-  H5Sclose(space);
-  H5Dclose(dataset);
-  H5Fclose(file);
-  return found;
-}
-
-double distance(const Values& found, const Values& expected) {
-  if (found.size() != expected.size()) return INFINITY;
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < found.size(); i++) {
-    difference += std::pow(static_cast<double>(found[i]) - static_cast<double>(expected[i]), 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(difference / norm);
-}
 
 // The tensors of a reference that hold a parameter of ours, joined by rows: written out by hand, beside the program's
 // own table.
@@ -76,7 +45,7 @@ Values theirs(const std::string& h5, const std::string& kind, const std::string&
   if (neox && base == "mlp.c_fc") names = {in_layer + "mlp.dense_h_to_4h"};
   Values all;
   for (const std::string& name : names) {
-    const Values values = dataset_of(h5, kind + "/" + name + what).values;
+    const Values values = read_hdf5(h5, kind + "/" + name + what);
     all.insert(all.end(), values.begin(), values.end());
   }
   if (!neox || base != "attn.c_attn") return all;
@@ -121,7 +90,7 @@ class Families : public testing::TestWithParam<Family> {
       const Values expected =
           theirs(folder() + "/reference.h5", kind, name.substr(path.size()), neox(), recipe().at("heads"));
       EXPECT_FALSE(expected.empty()) << name;
-      worst = std::max(worst, distance(found, expected));
+      worst = std::max(worst, relative_error(found, expected));
       tensors++;
     }
     EXPECT_GT(tensors, 10u);

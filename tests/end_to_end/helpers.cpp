@@ -1,7 +1,6 @@
 #include "tests/end_to_end/helpers.h"
 
 #include <fmt/format.h>
-#include <hdf5.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+
+#include "tests/end_to_end/reference_tensors.h"
 
 namespace megalith::e2e {
 
@@ -172,13 +173,8 @@ Course reference_course(const std::string& reference_folder) {
     course.steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
   // The same tensors as at the beginning, with other values.
   course.weights = read_weights(reference_folder + "/model.safetensors");
-  const hid_t file = H5Fopen((reference_folder + "/reference.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  for (auto& [name, weight] : course.weights) {
-    const hid_t dataset = H5Dopen2(file, ("final/" + name).c_str(), H5P_DEFAULT);
-    EXPECT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, weight.values.data()), 0) << name;
-    H5Dclose(dataset);
-  }
-  H5Fclose(file);
+  for (auto& [name, weight] : course.weights)
+    weight.values = read_hdf5(reference_folder + "/reference.h5", "final/" + name);
   EXPECT_FALSE(course.weights.empty());
   return course;
 }
