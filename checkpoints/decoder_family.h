@@ -1,6 +1,6 @@
-// What the families Llama, Mistral, Qwen 2, Qwen 3 and GPT-NeoX call a model's choices and tensors in Hugging Face
-// `transformers`: the keys of config.json and the names in its weights, read and written by one description of each.
-// Source: the configuration and modeling files of versions 4.46 and 5 of `transformers`.
+// Each family of models (Llama, Mistral, Qwen 2, Qwen 3, GPT-NeoX) has one description here of how Hugging Face
+// `transformers` names its choices and tensors: the keys of config.json and the names in its weights. The reader and
+// the writer both follow it. Source: the configuration and modeling files of versions 4.46 and 5 of `transformers`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,8 +1,8 @@
 // Profiles a run's steps: the breakdown of each step's time (step/account.h), averaged over the ranks, the slowest rank
 // and the memory, a summary at the end, and a trace file of train.trace_steps.
 //
-// In the cuda world a step has ended when the GPU has: the host runs ahead, and where it fills the GPU's launch queue it
-// reads a step's scalars almost a step late.
+// In the cuda world a step has ended when the GPU has: the host runs ahead, and where it fills the GPU's launch queue
+// it reads a step's scalars almost a step late.
 //
 // The cpu world profiles every step, and the ranks' statistics travel with the step's scalars. The cuda world, where
 // profiling costs time, does so for every measured_every-th step and those that are traced, and exchanges the
@@ -72,7 +72,8 @@ class StepProfiler {
   std::vector<TraceProcess> predicted_;  // one step
   bool tracing_ = false;
   double begun_ = 0;  // host's seconds at which the step, or the work before it, began
-  // Of a GPU: an event that has passed, the host's seconds at which it did, and the ends of steps not reported yet.
+  // A GPU's time goes by an event that has passed and the host's seconds at which it did; `ends_` has an event for the
+  // end of each step that is not reported yet.
   device::OwnedEvent reference_;
   double reference_at_ = 0;
   std::deque<device::OwnedEvent> ends_;
