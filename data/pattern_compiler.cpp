@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "data/pattern_parser.h"
 #include "data/text_pattern.h"

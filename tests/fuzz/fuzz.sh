@@ -12,7 +12,7 @@ here=tests/fuzz out=build/fuzz jobs=${JOBS:-$(nproc)}
 mapfile -t targets < <([ $# -gt 0 ] && printf '%s\n' "$@" || ls -d $here/seeds/*/ | xargs -n1 basename | grep -v '^beside_')
 
 # The targets, and the source of each header that one of these includes; first those that are not named as their headers.
-sources=($here/{fuzzer,targets}.cpp configs/*.cpp data/{token_format_*,byte_tokenizer}.cpp kernels/system/mapped_file.cpp)
+sources=($here/{fuzzer,targets}.cpp configs/*.cpp data/{token_format_*,byte_tokenizer,pattern_compiler}.cpp kernels/system/mapped_file.cpp)
 read_files=("${sources[@]}")
 for ((i = 0; i < ${#read_files[@]}; i++)); do
   for header in $(sed -n 's/^#include "\(.*\)".*/\1/p' "${read_files[i]}"); do
@@ -34,16 +34,19 @@ profiles=$out/hardware_profiles.cpp
 sed 's/@hardware_profiles@/{"none", ""}/' configs/hardware_profiles.cpp.in >$profiles.new
 cmp -s $profiles.new $profiles || mv $profiles.new $profiles
 sources+=($profiles)
+object_of() { echo "$out/objects/${1//\//_}.o"; }
 compile() {  # what has not changed is not compiled again
-  object=$out/objects/${1//\//_}.o
+  object=$(object_of "$1")
   [ -f "$object" ] && [ -z "$(find "$1" configs checkpoints data kernels/base kernels/system tests/fuzz -name '*.h' -newer "$object" -print -quit)" ] &&
     [ "$object" -nt "$1" ] || ${CCACHE:-$(command -v ccache || true)} clang++ $flags -c "$1" -o "$object"
 }
-export -f compile
+export -f object_of compile
 export out flags
 printf '%s\n' "${sources[@]}" | xargs -P "$jobs" -I{} bash -c 'compile {}'
-[ -f $out/fuzz ] && [ -z "$(find $out/objects -newer $out/fuzz -print -quit)" ] ||
-  clang++ $sanitizers,fuzzer $out/objects/*.o -o $out/fuzz $(pkg-config --libs $packages)
+objects=()  # those of sources that have since moved stay in the folder and are not linked
+for source in "${sources[@]}"; do objects+=("$(object_of "$source")"); done
+[ -f $out/fuzz ] && [ -z "$(find "${objects[@]}" -newer $out/fuzz -print -quit)" ] ||
+  clang++ $sanitizers,fuzzer "${objects[@]}" -o $out/fuzz $(pkg-config --libs $packages)
 
 # Freed memory stays in the caches, and of the calls that led to an allocation the last are kept: a third faster.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-quarantine_size_mb=8:malloc_context_size=4}
