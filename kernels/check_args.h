@@ -14,6 +14,11 @@ inline void expect_compute(const char* op, const char* name, const Tensor& t) {
   CHECK(t.dtype() == DType::f32 || is_16_bit(t.dtype()), "{}: {} is {}, expected f32, bf16 or f16", op, name,
         name_of(t.dtype()));
 }
+// The type of the residual stream beside branches that compute in `compute`.
+inline void expect_residual(const char* op, const char* name, const Tensor& t, DType compute) {
+  CHECK(t.dtype() == DType::f32 || t.dtype() == compute, "{}: {} is {}, expected f32 or {}", op, name,
+        name_of(t.dtype()), name_of(compute));
+}
 inline void expect(const char* op, const char* name, const Tensor& t, DType dtype, const Shape& shape) {
   expect_dtype(op, name, t, dtype);
   CHECK(t.shape() == shape, "{}: {} has shape {}, expected {}", op, name, t.shape().str(), shape.str());

@@ -9,36 +9,36 @@
 
 namespace megalith::cpu {
 
-void dropout(Tensor y_, Tensor x_, const Dropout& d) {
+namespace {
+template <class T, class R>
+void masked_rows(T* y, const R* x, int64_t N, int64_t C, const Dropout& d) {
+  const DropoutMask mask(d);
+  const uint64_t first_row = mask.first_row();
+  parallel_for(N, C * draw_work, [=](int64_t begin, int64_t end) {
+    float factors[masked_run];
+    for (int64_t n = begin; n < end; n++)
+      for (int64_t c = 0; c < C; c += masked_run) {
+        const int64_t at = n * C + c, count = std::min(masked_run, C - c);
+        mask.draw(factors, first_row + static_cast<uint64_t>(n), 0, c, count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) put(y[at + i], get(x[at + i]) * factors[i]);
+      }
+  });
+}
+}  // namespace
+
+void dropout(Tensor y, Tensor x, const Dropout& d) {
   if (!d.active()) {
-    if (y_.raw() != x_.raw()) copy(y_, x_);
+    if (y.raw() != x.raw()) copy(y, x);
     return;
   }
-  with_compute_type(x_.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    T* y = y_.data<T>();
-    const T* x = x_.data<T>();
-    const int64_t C = x_.cols();
-    const DropoutMask mask(d);
-    const uint64_t first_row = mask.first_row();
-    parallel_for(x_.rows(), C * draw_work, [=](int64_t begin, int64_t end) {
-      float factors[masked_run];
-      for (int64_t n = begin; n < end; n++)
-        for (int64_t c = 0; c < C; c += masked_run) {
-          const int64_t at = n * C + c, count = std::min(masked_run, C - c);
-          mask.draw(factors, first_row + static_cast<uint64_t>(n), 0, c, count);
-#pragma omp simd
-          for (int64_t i = 0; i < count; i++) put(y[at + i], get(x[at + i]) * factors[i]);
-        }
-    });
-  });
+  with_residual_types(y.dtype(), x.dtype(),
+                      [&]<class T, class R>(T, R) { masked_rows(y.data<T>(), x.data<R>(), x.rows(), x.cols(), d); });
 }
 
 void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) {
-  with_compute_type(x.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    residual_rows<T>(y, x, h, b, d, 0, [](int64_t, T*) {});
-  });
+  with_residual_types(h.dtype(), x.dtype(),
+                      [&]<class T, class R>(T, R) { residual_rows<T, R>(y, x, h, b, d, 0, [](int64_t, R*) {}); });
 }
 
 void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d) {

@@ -73,13 +73,13 @@ constexpr int64_t masked_run = 256;  // columns whose factors are drawn together
 constexpr int64_t draw_work = 8;     // the cost of a factor in element operations
 
 // Computes one row of y = x + dropout(h + b).
-template <class T>
-[[gnu::always_inline]] inline void residual_row(T* y, const T* x, const T* h, const T* b, int64_t C) {
+template <class T, class R>
+[[gnu::always_inline]] inline void residual_row(R* y, const R* x, const T* h, const T* b, int64_t C) {
 #pragma omp simd
   for (int64_t c = 0; c < C; c++) put(y[c], get(x[c]) + (get(h[c]) + get(b[c])));
 }
-template <class T>
-[[gnu::always_inline]] inline void residual_row(T* y, const T* x, const T* h, const T* b, int64_t C,
+template <class T, class R>
+[[gnu::always_inline]] inline void residual_row(R* y, const R* x, const T* h, const T* b, int64_t C,
                                                 const DropoutMask& mask, uint64_t row) {
   float factors[masked_run];
   for (int64_t first = 0; first < C; first += masked_run) {
@@ -92,13 +92,14 @@ template <class T>
 }
 
 // Calls end_row(n, y) for every row after residual_row has written it.
-template <class T, class End>
+template <class T, class R, class End>
 void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const Tensor& b_, const Dropout& d,
                    int64_t more_work, End&& end_row) {
-  T* y = y_.data<T>();
+  R* y = y_.data<R>();
+  const R* x = x_.data<R>();
   const int64_t N = x_.rows(), C = x_.cols();
   const std::vector<T> zeros(static_cast<size_t>(b_.empty() ? C : 0));
-  const T *x = x_.data<T>(), *h = h_.data<T>(), *b = b_.empty() ? zeros.data() : b_.data<T>();
+  const T *h = h_.data<T>(), *b = b_.empty() ? zeros.data() : b_.data<T>();
   if (!d.active()) {
     parallel_for(N, C + more_work, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {

@@ -18,16 +18,17 @@ void expect_starts(const char* op, const Tensor& starts, int64_t rows, int64_t T
 void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part,
                        Tensor starts) {
   const char* op = "embedding_forward";
-  expect_compute(op, "y", y);
+  expect_compute(op, "wte", wte);
+  expect_residual(op, "y", y, wte.dtype());
   expect_numel(op, "tokens", tokens, DType::i32, y.rows());
-  expect_matrix(op, "wte", wte, y.dtype(), wte.rows(), y.cols());
-  if (!wpe.empty()) expect_matrix(op, "wpe", wpe, y.dtype(), wpe.rows(), y.cols());
+  expect_matrix(op, "wte", wte, wte.dtype(), wte.rows(), y.cols());
+  if (!wpe.empty()) expect_matrix(op, "wpe", wpe, wte.dtype(), wpe.rows(), y.cols());
   expect_part(op, part, "wte", wte.rows());
   expect_positions(op, y.rows(), T, "wpe", wpe);
   expect_starts(op, starts, y.rows(), T);
   // A cost may not depend on data, so a part is assumed to hold its share of the tokens.
-  const double bytes =
-      (1 + part.share()) * bytes_of(y) + bytes_of({tokens, starts, wpe.empty() ? wpe : wpe.rows(0, T)});
+  const double bytes = bytes_of(y) + part.share() * numel_of(y) * static_cast<double>(size_of(wte.dtype())) +
+                       bytes_of({tokens, starts, wpe.empty() ? wpe : wpe.rows(0, T)});
   s.launch(
       op, {.flops = part.share() * numel_of(y), .bytes = bytes}, {y},
       [=] { cpu::embedding_forward(y, tokens, wte, wpe, starts, T, part); },

@@ -16,17 +16,17 @@ __device__ inline int64_t position_of(int64_t row, const int32_t* starts, int64_
   return row % length - (starts ? starts[row] : 0);
 }
 
-template <class T, int n>
+template <class T, class R, int n>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(T* y, const int32_t* tokens, const T* wte, const T* wpe, const int32_t* starts, int64_t N, int64_t C,
+    forward_kernel(R* y, const int32_t* tokens, const T* wte, const T* wpe, const int32_t* starts, int64_t N, int64_t C,
                    int64_t length, VocabularyPart part) {
   const int64_t row = int64_t{blockIdx.x} * warps + warp_index();
   if (row >= N) return;
   const int64_t token = tokens[row], table_row = part.index_of(token);
-  T* to_row = y + row * C;
+  R* to_row = y + row * C;
   if (table_row < 0) {
-    Vector<T, n> nothing;
-    for (int k = 0; k < n; k++) nothing[k] = to<T>(part.exists(token) ? 0.0f : NAN);
+    Vector<R, n> nothing;
+    for (int k = 0; k < n; k++) nothing[k] = to<R>(part.exists(token) ? 0.0f : NAN);
     for (int64_t c = lane_index() * n; c < C; c += warp_size * n) store(to_row + c, nothing);
     return;
   }
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int step = 0; step < steps; step++)
       if (const int64_t c = first + step * warp_size * n; c < C) {
-        Vector<T, n> sum;
-        for (int k = 0; k < n; k++) sum[k] = to<T>(to_float(a[step][k]) + to_float(b[step][k]));
+        Vector<R, n> sum;
+        for (int k = 0; k < n; k++) sum[k] = to<R>(to_float(a[step][k]) + to_float(b[step][k]));
         store(to_row + c, sum);
       }
   }
@@ -264,10 +264,9 @@ void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tens
                        const VocabularyPart& part) {
   const int64_t N = y_.rows(), C = y_.cols();
   if (N * C == 0) return;
-  with_compute_type(y_.dtype(), [&](auto tag) {
-    using E = decltype(tag);
+  with_residual_types(wte_.dtype(), y_.dtype(), [&]<class E, class R>(E, R) {
     launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
-           in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, 16 / sizeof(E)> : forward_kernel<E, 1>, y_.data<E>(),
+           in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, R, 16 / sizeof(R)> : forward_kernel<E, R, 1>, y_.data<R>(),
            tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data_or_null<E>(),
            starts.empty() ? nullptr : starts.data<int32_t>(), N, C, T, part);
   });

@@ -16,7 +16,7 @@
 namespace megalith {
 
 // Writes y (N, C); tokens (N) i32, each in [0, part.total); wte (at least part.count, C); wpe (at least T, C). N is a
-// multiple of T; row n is at position n % T. f32, bf16 or f16 throughout.
+// multiple of T; row n is at position n % T. The tables are f32, bf16 or f16, y is f32 or the same.
 void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part,
                        Tensor starts = {});
 

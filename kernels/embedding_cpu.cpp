@@ -34,19 +34,20 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tens
   const int32_t* tokens = tokens_.data<int32_t>();
   check_tokens("embedding_forward", tokens, y_.rows(), part);
   const Positions positions = positions_of("embedding_forward", starts, T);
-  with_compute_type(y_.dtype(), [&](auto tag) {
-    using E = decltype(tag);
-    E* y = y_.data<E>();
+  with_residual_types(wte_.dtype(), y_.dtype(), [&]<class E, class R>(E, R) {
+    R* y = y_.data<R>();
     const E *wte = wte_.data<E>(), *wpe = wpe_.data_or_null<E>();
     const int64_t C = y_.cols();
     parallel_for(y_.rows(), C, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         if (!part.holds(tokens[n])) {
-          std::fill(y + n * C, y + (n + 1) * C, E{});
+          std::fill(y + n * C, y + (n + 1) * C, R{});
           continue;
         }
         if (!wpe) {
-          std::copy_n(wte + (tokens[n] - part.first) * C, C, y + n * C);
+          const E* token = wte + (tokens[n] - part.first) * C;
+#pragma omp simd
+          for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]));
           continue;
         }
         const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + positions.of(n) * C;

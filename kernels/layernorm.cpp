@@ -9,11 +9,12 @@ namespace megalith {
 
 void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
   const char* op = "layernorm_forward";
-  expect_compute(op, "x", x);
-  expect(op, "y", y, x.dtype(), x.shape());
+  expect_compute(op, "y", y);
+  expect_residual(op, "x", x, y.dtype());
+  expect(op, "y", y, y.dtype(), x.shape());
   expect(op, "stat", stat, DType::f32, {x.rows(), 2});
-  expect(op, "w", w, x.dtype(), {x.cols()});
-  if (!b.empty()) expect(op, "b", b, x.dtype(), {x.cols()});
+  expect(op, "w", w, y.dtype(), {x.cols()});
+  if (!b.empty()) expect(op, "b", b, y.dtype(), {x.cols()});
   s.launch(
       op, {8 * numel_of(x), bytes_of({y, stat, x, w, b})}, {y, stat},
       [=] { cpu::layernorm_forward(y, stat, x, w, b, rule); },
@@ -23,13 +24,14 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
                         const NormRule& rule) {
   const char* op = "layernorm_backward";
-  expect_compute(op, "dx", dx);
+  expect_compute(op, "dy", dy);
+  expect_residual(op, "dx", dx, dy.dtype());
   expect(op, "dw", dw, DType::f32, {dx.cols()});
   if (!db.empty()) expect(op, "db", db, DType::f32, {dx.cols()});
-  expect(op, "dy", dy, dx.dtype(), dx.shape());
+  expect(op, "dy", dy, dy.dtype(), dx.shape());
   expect(op, "x", x, dx.dtype(), dx.shape());
   expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
-  expect(op, "w", w, dx.dtype(), {dx.cols()});
+  expect(op, "w", w, dy.dtype(), {dx.cols()});
   s.launch(
       op, {15 * numel_of(x), 2 * bytes_of({dx, dw, db}) + bytes_of({dy, x, stat, w})}, {dx, dw, db},
       [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w, rule); },
@@ -39,10 +41,12 @@ void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, T
 void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
                                 Tensor b, const Dropout& d, const NormRule& rule) {
   const char* op = "residual_layernorm_forward";
-  expect_compute(op, "x", x);
-  for (const auto& [name, t] : {std::pair{"y", y}, {"ln", ln}, {"h", h}}) expect(op, name, t, x.dtype(), x.shape());
+  expect_compute(op, "h", h);
+  expect_residual(op, "x", x, h.dtype());
+  expect(op, "y", y, x.dtype(), x.shape());
+  for (const auto& [name, t] : {std::pair{"ln", ln}, {"h", h}}) expect(op, name, t, h.dtype(), x.shape());
   for (const auto& [name, t] : {std::pair{"h_b", h_b}, {"w", w}, {"b", b}})
-    if (name == std::string_view("w") || !t.empty()) expect(op, name, t, x.dtype(), {x.cols()});
+    if (name == std::string_view("w") || !t.empty()) expect(op, name, t, h.dtype(), {x.cols()});
   expect(op, "stat", stat, DType::f32, {x.rows(), 2});
   expect_dropout(op, d);
   s.launch(
@@ -54,17 +58,19 @@ void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Ten
 void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
                                  Tensor y, Tensor stat, Tensor w, const Dropout& d, const NormRule& rule) {
   const char* op = "residual_layernorm_backward";
-  expect_compute(op, "dx", dx);
-  for (const auto& [name, t] : {std::pair{"dh", dh}, {"dln", dln}, {"y", y}})
-    expect(op, name, t, dx.dtype(), dx.shape());
+  expect_compute(op, "dln", dln);
+  expect_residual(op, "dx", dx, dln.dtype());
+  expect(op, "y", y, dx.dtype(), dx.shape());
+  for (const auto& [name, t] : {std::pair{"dh", dh}, {"dln", dln}}) expect(op, name, t, dln.dtype(), dx.shape());
   for (const auto& [name, t] : {std::pair{"dh_b", dh_b}, {"dw", dw}, {"db", db}})
     if (name == std::string_view("dw") || !t.empty()) expect(op, name, t, DType::f32, {dx.cols()});
   expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
-  expect(op, "w", w, dx.dtype(), {dx.cols()});
+  expect(op, "w", w, dln.dtype(), {dx.cols()});
   expect_dropout(op, d);
   // Tensors of two arenas may share an address in the dry world.
   CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: with dropout dh must not be dx", op);
-  const Tensor written = d.active() || dh.raw() != dx.raw() ? dh : Tensor();
+  const bool apart = d.active() || dh.dtype() != dx.dtype() || dh.raw() != dx.raw();
+  const Tensor written = apart ? dh : Tensor();
   const double bytes = 2 * bytes_of({dx, dh_b, dw, db}) + bytes_of({written, dln, y, stat, w});
   s.launch(
       op, {17 * numel_of(y), bytes}, {dx, dh, dh_b, dw, db},

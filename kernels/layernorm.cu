@@ -27,32 +27,34 @@ __device__ float group_sum(float v, float (&scratch)[warps]) {
   return v;
 }
 
-// Vector p of this thread's part of a row begins at column first + p * step.
-template <class T, int group>
+// R is the residual's type, T that of the rest, of the same size or smaller. Vectors have as many elements as 16 bytes
+// have of R. Vector p of this thread's part of a row begins at column first + p * step.
+template <class R, int group>
 struct Part {
-  static constexpr int n = 16 / sizeof(T), step = group * warp_size * n;
+  static constexpr int n = 16 / sizeof(R), step = group * warp_size * n;
   __device__ static int64_t first() { return (warp_index() % group * warp_size + lane_index()) * n; }
 };
 
 enum class Residual { none, plain, dropout };
 
-template <class T>
+template <class T, class R>
 struct BranchEnd {  // y = x + dropout(h + b)
-  T* y;
+  R* y;
   const T *h, *b;
   DropoutMask mask;
 };
 
-template <class T, int group, int parts, Residual residual>
-__global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch,
+template <class T, class R, int group, int parts, Residual residual>
+__global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
                                                           const T* w, const T* b, NormRule rule, int64_t N, int64_t C) {
-  using Mine = Part<T, group>;
+  using Mine = Part<R, group>;
   constexpr int n = Mine::n;
   __shared__ float scratch[2][warps];
   const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
   const bool has_row = row < N;  // threads without a row still reach the barriers
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
-  Vector<T, n> from[parts], added[parts];
+  Vector<R, n> from[parts];
+  Vector<T, n> added[parts];
 #pragma unroll
   for (int p = 0; p < parts; p++) {
     const int64_t c = first + p * Mine::step;
@@ -74,7 +76,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, co
       for (int i = 0; i < n; i++) {
         float more = to_float(added[p][i]) + to_float(bias[i]);
         if constexpr (residual == Residual::dropout) more *= factors[i];
-        from[p][i] = to<T>(to_float(from[p][i]) + more);
+        from[p][i] = to<R>(to_float(from[p][i]) + more);
       }
       store(branch.y + row * C + c, from[p]);
     }
@@ -101,19 +103,19 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, co
   }
 }
 
-template <class T, Residual residual>
-__global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch,
+template <class T, class R, Residual residual>
+__global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
                                                               const T* w, const T* b, NormRule rule, int64_t C) {
   __shared__ float scratch[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
-  const T* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
+  const R* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sum = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads) {
     if constexpr (residual != Residual::none) {
       float more = to_float(branch.h[begin + c]) + (branch.b ? to_float(branch.b[c]) : 0);
       if constexpr (residual == Residual::dropout) more *= draw_one(mask, row, c);
-      branch.y[begin + c] = to<T>(to_float(x[begin + c]) + more);
+      branch.y[begin + c] = to<R>(to_float(x[begin + c]) + more);
     }
     sum += to_float(y[begin + c]);
   }
@@ -143,11 +145,11 @@ struct BranchGradient {  // dh = dropout(dx); null when it is dx
 // Blocks take rows in turn and keep the sums of their columns. The rows of a block wait for each other, so a block has
 // as few as it can.
 constexpr int fewest_threads(int group) { return std::max(group, 4) * warp_size; }
-template <class T, int group, int parts, Residual residual>
+template <class T, class R, int group, int parts, Residual residual>
 __global__ void __launch_bounds__(fewest_threads(group))
-    backward_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
+    backward_kernel(R* dx, BranchGradient<T> branch, float* partial, const T* dy, const R* x, const float* stat,
                     const T* w, bool centered, int64_t N, int64_t C) {
-  using Mine = Part<T, group>;
+  using Mine = Part<R, group>;
   constexpr int n = Mine::n, groups = fewest_threads(group) / warp_size / group, num_sums = sums_of<residual>;
   __shared__ float scratch[2][warps];
   const int mine = warp_index() / group;
@@ -159,7 +161,8 @@ __global__ void __launch_bounds__(fewest_threads(group))
     const bool has_row = row < N;
     const Vector<float, 2> s = has_row ? load<2>(stat + 2 * row) : Vector<float, 2>{0, 0};
     const float mean = s[0], rstd = s[1];
-    Vector<T, n> gradient[parts], input[parts], before[parts];
+    Vector<T, n> gradient[parts];
+    Vector<R, n> input[parts], before[parts];
     float sum = 0, dot = 0;
 #pragma unroll
     for (int p = 0; p < parts; p++) {
@@ -194,11 +197,12 @@ __global__ void __launch_bounds__(fewest_threads(group))
       if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
       if (!has_row || c >= C) continue;
       const Vector<T, n> scale = load<n>(w + c);
-      Vector<T, n> result, branch_result;
+      Vector<R, n> result;
+      Vector<T, n> branch_result;
       for (int i = 0; i < n; i++) {
         const float xhat = (to_float(input[p][i]) - mean) * rstd;
         float v = to_float(before[p][i]) + rstd * (to_float(gradient[p][i]) * to_float(scale[i]) - sum - xhat * dot);
-        result[i] = to<T>(v);
+        result[i] = to<R>(v);
         if constexpr (residual != Residual::none) {
           if constexpr (residual == Residual::dropout) v *= factors[i];
           branch_result[i] = to<T>(v);
@@ -233,9 +237,9 @@ __global__ void __launch_bounds__(fewest_threads(group))
   }
 }
 
-template <class T, Residual residual>
+template <class T, class R, Residual residual>
 __global__ void __launch_bounds__(threads)
-    backward_any_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
+    backward_any_kernel(R* dx, BranchGradient<T> branch, float* partial, const T* dy, const R* x, const float* stat,
                         const T* w, bool centered, int64_t N, int64_t C) {
   __shared__ float scratch[2][warps];
   constexpr int num_sums = sums_of<residual>;
@@ -260,7 +264,7 @@ __global__ void __launch_bounds__(threads)
       const int64_t i = row * C + c;
       const float xhat = (to_float(x[i]) - mean) * rstd;
       float v = to_float(dx[i]) + rstd * (to_float(dy[i]) * to_float(w[c]) - sum - xhat * dot);
-      dx[i] = to<T>(v);
+      dx[i] = to<R>(v);
       if constexpr (residual != Residual::none) {
         if constexpr (residual == Residual::dropout) v *= draw_one(mask, row, c);
         if (branch.dh) branch.dh[i] = to<T>(v);
@@ -272,15 +276,15 @@ __global__ void __launch_bounds__(threads)
 
 // Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements of a
 // row of C; false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit types.
-template <class T, int most, int group = 1, int parts = 8 / Part<T, group>::n, class F>
+template <class R, int most, int group = 1, int parts = 8 / Part<R, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
-  constexpr int more = 8 / Part<T, group>::n, most_parts = most / Part<T, group>::n;
+  constexpr int more = 8 / Part<R, group>::n, most_parts = most / Part<R, group>::n;
   if constexpr (parts <= most_parts) {
-    if (C > parts * Part<T, group>::step) return with_group<T, most, group, parts + more>(C, f);
+    if (C > parts * Part<R, group>::step) return with_group<R, most, group, parts + more>(C, f);
     f(std::integral_constant<int, group>{}, std::integral_constant<int, parts>{});
     return true;
   } else if constexpr (group < warps) {
-    return with_group<T, most, 2 * group, most_parts / 2 + more>(C, f);
+    return with_group<R, most, 2 * group, most_parts / 2 + more>(C, f);
   } else {
     return false;
   }
@@ -293,30 +297,33 @@ void with_residual(const Dropout& d, F&& f) {
   f(std::integral_constant<Residual, Residual::plain>{});
 }
 
-template <Residual residual, class T>
+template <Residual residual, class T, class R>
 void forward(Queue queue, const char* name, const Tensor& ln_, const Tensor& stat_, const Tensor& x_,
-             BranchEnd<T> branch, const Tensor& w_, const Tensor& b_, const NormRule& rule, bool vectors) {
+             BranchEnd<T, R> branch, const Tensor& w_, const Tensor& b_, const NormRule& rule, bool vectors) {
   const int64_t N = x_.rows(), C = x_.cols();
   T* ln = ln_.data<T>();
   float* stat = stat_.data<float>();
-  const T *x = x_.data<T>(), *w = w_.data<T>(), *b = b_.data_or_null<T>();
+  const R* x = x_.data<R>();
+  const T *w = w_.data<T>(), *b = b_.data_or_null<T>();
   const auto run = [&](auto group, auto parts) {
-    launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, group, parts, residual>, ln, stat, x,
-           branch, w, b, rule, N, C);
+    launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, R, group, parts, residual>, ln, stat,
+           x, branch, w, b, rule, N, C);
   };
-  if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<T, 32>(C, run)) return;
-  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, residual>, ln, stat, x, branch, w, b, rule, C);
+  if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<R, 32>(C, run)) return;
+  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b, rule,
+         C);
 }
 
 // dh_b is null without a residual or its bias.
-template <Residual residual, class T>
+template <Residual residual, class R, class T>
 void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T> branch, float* dh_b, const Tensor& dw,
               const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_,
               const NormRule& rule) {
   constexpr int num_sums = sums_of<residual>;
   const int64_t N = x_.rows(), C = x_.cols();
-  T* dx = dx_.data<T>();
-  const T *dy = dy_.data<T>(), *x = x_.data<T>(), *w = w_.data<T>();
+  R* dx = dx_.data<R>();
+  const R* x = x_.data<R>();
+  const T *dy = dy_.data<T>(), *w = w_.data<T>();
   const float* stat = stat_.data<float>();
   float* partial = static_cast<float*>(queue.workspace);
   unsigned blocks = 0;
@@ -324,14 +331,14 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
     constexpr int groups = fewest_threads(group) / warp_size / group;
     blocks = partial_blocks(ceil_div(N, groups), num_sums * C, threads / fewest_threads(group));
     const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
-    launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, group, parts, residual>, dx, branch,
-           partial, dy, x, stat, w, rule.centered, N, C);
+    launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, R, group, parts, residual>, dx,
+           branch, partial, dy, x, stat, w, rule.centered, N, C);
   };
   const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
-                    (with_group<T, 16>(C, run) || with_group<T, 32, warps, 24 / Part<T, warps>::n>(C, run));
+                    (with_group<R, 16>(C, run) || with_group<R, 32, warps, 24 / Part<R, warps>::n>(C, run));
   if (!fast) {
     blocks = partial_blocks(N, num_sums * C);
-    launch(queue, {name, blocks, threads}, backward_any_kernel<T, residual>, dx, branch, partial, dy, x, stat, w,
+    launch(queue, {name, blocks, threads}, backward_any_kernel<T, R, residual>, dx, branch, partial, dy, x, stat, w,
            rule.centered, N, C);
   }
   finish_column_sums(queue, name, {dw.data<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
@@ -339,24 +346,23 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
 }  // namespace
 
 void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
-  with_compute_type(x.dtype(), [&](auto tag) {
-    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<decltype(tag)>{}, w, b, rule, true);
+  with_residual_types(y.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<T, R>{}, w, b, rule, true);
   });
 }
 
 void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
                         const NormRule& rule) {
-  with_compute_type(x.dtype(), [&](auto tag) {
-    backward<Residual::none>(queue, "layernorm_backward", dx, BranchGradient<decltype(tag)>{}, nullptr, dw, db, dy, x,
-                             stat, w, rule);
+  with_residual_types(dy.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    backward<Residual::none, R>(queue, "layernorm_backward", dx, BranchGradient<T>{}, nullptr, dw, db, dy, x, stat, w,
+                                rule);
   });
 }
 
 void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
                                 Tensor b, const NormRule& rule, const Dropout& d) {
-  with_compute_type(x.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    const BranchEnd<T> branch{y.data<T>(), h.data<T>(), h_b.data_or_null<T>(), mask_of(d)};
+  with_residual_types(h.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    const BranchEnd<T, R> branch{y.data<R>(), h.data<T>(), h_b.data_or_null<T>(), mask_of(d)};
     with_residual(d, [&](auto residual) {
       forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, rule, in_vectors({y, h, h_b}));
     });
@@ -365,12 +371,11 @@ void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, T
 
 void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
                                  Tensor y, Tensor stat, Tensor w, const NormRule& rule, const Dropout& d) {
-  with_compute_type(y.dtype(), [&](auto tag) {
-    using T = decltype(tag);
+  with_residual_types(dln.dtype(), y.dtype(), [&]<class T, class R>(T, R) {
     const BranchGradient<T> branch{dh.raw() != dx.raw() ? dh.data<T>() : nullptr, mask_of(d)};
     with_residual(d, [&](auto residual) {
-      backward<residual>(queue, "residual_layernorm_backward", dx, branch, dh_b.data_or_null<float>(), dw, db, dln, y,
-                         stat, w, rule);
+      backward<residual, R>(queue, "residual_layernorm_backward", dx, branch, dh_b.data_or_null<float>(), dw, db, dln,
+                            y, stat, w, rule);
     });
   });
 }

@@ -22,10 +22,10 @@ unsigned runs_grid(int64_t N, int64_t C) {
   return blocks_for(N * masked_threads<n>(C), threads);
 }
 
-template <class T, int n>
-__global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask mask) {
+template <class T, class R, int n>
+__global__ void __launch_bounds__(threads) dropout_kernel(T* y, const R* x, int64_t N, int64_t C, DropoutMask mask) {
   with_runs<n>(N, C, [&](int64_t row, int64_t first, int64_t) {
-    Vector<T, n> from[count];
+    Vector<R, n> from[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
       if (const int64_t c = first + apart * run; c < C) from[run] = load<n>(x + row * C + c);
@@ -42,13 +42,14 @@ __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int6
   });
 }
 
-template <class T, int n, bool masked>
+template <class T, class R, int n, bool masked>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(T* y, const T* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
+    forward_kernel(R* y, const R* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
   const int64_t next = masked ? apart : masked_threads<n>(C) * n;  // from a thread's run to its next
   with_runs<n>(N, C, [&](int64_t row, int64_t drawn, int64_t thread) {
     const int64_t first = masked ? drawn : thread * n;
-    Vector<T, n> input[count], branch[count];
+    Vector<R, n> input[count];
+    Vector<T, n> branch[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
       if (const int64_t c = first + next * run; c < C) {
@@ -62,11 +63,11 @@ __global__ void __launch_bounds__(threads)
       const int64_t c = first + next * run;
       if (c >= C) continue;
       const Vector<T, n> bias = load_or_zeros<n>(b, c);
-      Vector<T, n> result;
+      Vector<R, n> result;
       for (int k = 0; k < n; k++) {
         float v = to_float(branch[run][k]) + to_float(bias[k]);
         if constexpr (masked) v *= factors[run][k];
-        result[k] = to<T>(to_float(input[run][k]) + v);
+        result[k] = to<R>(to_float(input[run][k]) + v);
       }
       store(y + row * C + c, result);
     }
@@ -76,9 +77,9 @@ __global__ void __launch_bounds__(threads)
 // A block sums `strip` columns of every gridDim.y-th bundle of `lines` rows into a row of `partial`. dh may be null:
 // dy.
 constexpr int strip = 4 * group;
-template <class T, int n, bool masked>
+template <class T, class R, int n, bool masked>
 __global__ void __launch_bounds__(threads)
-    backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask given) {
+    backward_kernel(T* dh, float* partial, const R* dy, int64_t N, int64_t C, DropoutMask given) {
   constexpr int each = masked_threads<n>(strip), lines = threads / each;
   // Not by columns: sum i of a line's thread is in slot i * each + thread, so that a warp uses every bank once.
   __shared__ float sums[lines][strip + each];
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(threads)
   float sum[count][n] = {};
   for (int64_t row = int64_t{blockIdx.y} * lines + line; row < N; row += int64_t{gridDim.y} * lines) {
     if (first >= C) break;
-    Vector<T, n> from[count];
+    Vector<R, n> from[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
       if (const int64_t c = first + apart * run; c < C) from[run] = load_once<n>(dy + row * C + c);
@@ -99,10 +100,15 @@ __global__ void __launch_bounds__(threads)
       const int64_t c = first + apart * run;
       if (c >= C) continue;
       // The bias has dh's gradient, rounded as it is there.
-      if constexpr (masked)
-        for (int k = 0; k < n; k++) from[run][k] = to<T>(to_float(from[run][k]) * factors[run][k]);
-      for (int k = 0; k < n; k++) sum[run][k] += to_float(from[run][k]);
-      if (dh) store(dh + row * C + c, from[run]);
+      Vector<T, n> result;
+      for (int k = 0; k < n; k++) {
+        if constexpr (masked)
+          result[k] = to<T>(to_float(from[run][k]) * factors[run][k]);
+        else
+          result[k] = convert<T>(from[run][k]);
+        sum[run][k] += to_float(result[k]);
+      }
+      if (dh) store(dh + row * C + c, result);
     }
   }
   for (int run = 0; run < count; run++)
@@ -125,10 +131,9 @@ void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
   }
   const int64_t N = x_.rows(), C = x_.cols();
   if (N * C == 0) return;
-  with_compute_type(x_.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    with_width<16 / sizeof(T)>(in_vectors({y_, x_}), [&](auto n) {
-      launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, n>, y_.data<T>(), x_.data<T>(), N, C,
+  with_residual_types(y_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
+    with_width<16 / sizeof(R)>(in_vectors({y_, x_}), [&](auto n) {
+      launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, R, n>, y_.data<T>(), x_.data<R>(), N, C,
              mask_of(d));
     });
   });
@@ -137,11 +142,10 @@ void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
 void residual_forward(Queue queue, Tensor y_, Tensor x_, Tensor h_, Tensor b_, const Dropout& d) {
   const int64_t N = x_.rows(), C = x_.cols();
   if (N * C == 0) return;
-  with_compute_type(x_.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    with_width<16 / sizeof(T)>(in_vectors({y_, x_, h_, b_}), [&](auto n) {
+  with_residual_types(h_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
+    with_width<16 / sizeof(R)>(in_vectors({y_, x_, h_, b_}), [&](auto n) {
       launch(queue, {"residual_forward", runs_grid<n>(N, C), threads},
-             d.active() ? forward_kernel<T, n, true> : forward_kernel<T, n, false>, y_.data<T>(), x_.data<T>(),
+             d.active() ? forward_kernel<T, R, n, true> : forward_kernel<T, R, n, false>, y_.data<R>(), x_.data<R>(),
              h_.data<T>(), b_.data_or_null<T>(), N, C, mask_of(d));
     });
   });
@@ -152,18 +156,17 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
   if (N * C == 0) return;
   const char* name = "residual_backward";
   if (db_.empty()) return dropout(queue, dh_, dy_, d);
-  with_compute_type(dy_.dtype(), [&](auto tag) {
-    using T = decltype(tag);
+  with_residual_types(dh_.dtype(), dy_.dtype(), [&]<class T, class R>(T, R) {
     T* dh = d.active() || dh_.raw() != dy_.raw() ? dh_.data<T>() : nullptr;
     unsigned blocks = 0;
-    with_width<16 / sizeof(T)>(in_vectors({dh_, dy_}), [&](auto n) {
+    with_width<16 / sizeof(R)>(in_vectors({dh_, dy_}), [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
       // Eight blocks in all for each of the 132 SMs of H100 and H200: more would only make more partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
       launch(queue, {name, dim3(strips, blocks), threads},
-             d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,
-             static_cast<float*>(queue.workspace), dy_.data<T>(), N, C, mask_of(d));
+             d.active() ? backward_kernel<T, R, n, true> : backward_kernel<T, R, n, false>, dh,
+             static_cast<float*>(queue.workspace), dy_.data<R>(), N, C, mask_of(d));
     });
     finish_column_sums(queue, name, {db_.data<float>()}, 1, C, blocks);
   });

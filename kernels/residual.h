@@ -8,11 +8,12 @@
 
 namespace megalith {
 
-// Writes y (N, C); x, h (N, C); b (C), or empty for none; f32, bf16 or f16 throughout. y may be h's memory.
+// Writes y (N, C); x (N, C) in y's dtype, f32 or that of h; h (N, C) and b (C), or empty for none, f32, bf16 or f16. y
+// may be h's memory, if it has its type.
 void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
 
-// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh, unless it is empty. The gradient of x is dy. Without dropout
-// dh may be dy.
+// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh, unless it is empty. The gradient of x is dy (N, C), f32 or in
+// dh's dtype. Without dropout dh may be dy, if it has its type.
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
 
 namespace cpu {

@@ -129,6 +129,18 @@ void with_compute_type(DType dtype, F&& f) {
   }
 }
 
+// The same for a residual as well: calls f(T{}, R{}), R being T or float.
+template <class F>
+void with_residual_types(DType compute, DType residual, F&& f) {
+  with_compute_type(compute, [&](auto t) {
+    if (residual == compute) {
+      f(t, t);
+    } else {
+      f(t, float{});
+    }
+  });
+}
+
 // Up to four dimensions; a Shape of no dimensions belongs to the empty Tensor.
 class Shape {
  public:

@@ -56,8 +56,25 @@ const std::vector<Packed> packed{{{2, 33, 3, 7}, {1, 1, 2}},
                                  {{1, 130, 1, 64}, {1000}},
                                  {{1, 150, 4, 64, 0, 2}, {32, 15, 1, 16, 1}},
                                  {{2, 33, 3, 7, 0, 1}, {1, 1, 2}}};
-std::vector<Case> both(std::vector<Case> all, const std::vector<Case>& more) {
-  all.insert(all.end(), more.begin(), more.end());
+std::vector<Case> all_of(const std::vector<std::vector<Case>>& lists) {
+  std::vector<Case> all;
+  for (const std::vector<Case>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+// A residual in f32 beside branches in 16 bits.
+template <class F>
+std::vector<Case> each_f32_residual(F&& make) {
+  std::vector<Case> all;
+  for (DType t : {bf16, f16})
+    for (auto [N, C] : of_type(t, norms)) all.push_back(make(N, C, Types(t, f32)));
+  return all;
+}
+template <class F>
+std::vector<Case> each_f32_residual_and_rate(F&& make) {
+  std::vector<Case> all;
+  for (double p : {0.0, 0.5})
+    for (Case& c : each_f32_residual([&](int64_t N, int64_t C, Types t) { return make(N, C, p, t); }))
+      all.push_back(std::move(c));
   return all;
 }
 // Forms of norms that GPT-2 has not.
@@ -272,27 +289,31 @@ std::vector<Op> all_ops() {
   return {
       {"gelu_forward",
        [] {
-         return both(
-             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t); }),
-             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t, GeluForm::erf); }));
+         return all_of(
+             {each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t); }),
+              each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t, GeluForm::erf); })});
        }},
       {"gelu_backward",
        [] {
-         return both(
-             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t); }),
-             each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t, GeluForm::erf); }));
+         return all_of(
+             {each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t); }),
+              each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t, GeluForm::erf); })});
        }},
       {"swiglu_forward", [] { return each_matrix(swiglu_forward_case); }},
       {"swiglu_backward", [] { return each_matrix(swiglu_backward_case); }},
       {"layernorm_forward",
        [] {
-         return both(each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_forward_case(N, C, t); }),
-                     each_other_norm(layernorm_forward_case));
+         return all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_forward_case(N, C, t); }),
+                        each_other_norm(layernorm_forward_case), each_f32_residual([](int64_t N, int64_t C, Types t) {
+                          return layernorm_forward_case(N, C, t);
+                        })});
        }},
       {"layernorm_backward",
        [] {
-         return both(each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
-                     each_other_norm(layernorm_backward_case));
+         return all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
+                        each_other_norm(layernorm_backward_case), each_f32_residual([](int64_t N, int64_t C, Types t) {
+                          return layernorm_backward_case(N, C, t);
+                        })});
        }},
       {"linear_forward", [] { return each_linear(linear_forward_case); }},
       {"linear_backward_input",
@@ -309,25 +330,32 @@ std::vector<Op> all_ops() {
          return all;
        }},
       {"embedding_forward",
-       [] { return both(each_embedding(embedding_forward_case), without_positions(embedding_forward_case)); }},
+       [] {
+         return all_of({each_embedding(embedding_forward_case), without_positions(embedding_forward_case),
+                        each_f32_residual([](int64_t N, int64_t C, Types t) {
+                          return embedding_forward_case(1, N, C, {1, 5, 7}, 2, t, {}, C % 2 == 0);
+                        })});
+       }},
       {"embedding_backward",
-       [] { return both(each_embedding(embedding_backward_case), without_positions(embedding_backward_case)); }},
+       [] {
+         return all_of({each_embedding(embedding_backward_case), without_positions(embedding_backward_case)});
+       }},
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
       {"residual_forward",
        [] {
-         return both(each_matrix_and_rate(
-                         [](int64_t N, int64_t C, double p, DType t) { return residual_forward_case(N, C, p, t); }),
-                     each_matrix_and_rate([](int64_t N, int64_t C, double p, DType t) {
-                       return residual_forward_case(N, C, p, t, false);
-                     }));
+         const auto with = [](bool bias) {
+           return [bias](int64_t N, int64_t C, double p, Types t) { return residual_forward_case(N, C, p, t, bias); };
+         };
+         return all_of({each_matrix_and_rate(with(true)), each_matrix_and_rate(with(false)),
+                        each_f32_residual_and_rate(with(true))});
        }},
       {"residual_backward",
        [] {
-         return both(each_matrix_and_rate(
-                         [](int64_t N, int64_t C, double p, DType t) { return residual_backward_case(N, C, p, t); }),
-                     each_matrix_and_rate([](int64_t N, int64_t C, double p, DType t) {
-                       return residual_backward_case(N, C, p, t, false);
-                     }));
+         const auto with = [](bool bias) {
+           return [bias](int64_t N, int64_t C, double p, Types t) { return residual_backward_case(N, C, p, t, bias); };
+         };
+         return all_of({each_matrix_and_rate(with(true)), each_matrix_and_rate(with(false)),
+                        each_f32_residual_and_rate(with(true)), each_f32_residual_and_rate(with(false))});
        }},
       // Rates by which the sum that is rounded before the norm is exact in f32, so that the twin rounds it alike.
       {"residual_layernorm_forward",
@@ -337,7 +365,9 @@ std::vector<Op> all_ops() {
                                            DType t) { return residual_layernorm_forward_case(N, C, p, t, form); },
                                        {0.0, 0.5}, norms);
          };
-         return both(of({}), of(rms_form));
+         return all_of({of({}), of(rms_form), each_f32_residual_and_rate([](int64_t N, int64_t C, double p, Types t) {
+                          return residual_layernorm_forward_case(N, C, p, t);
+                        })});
        }},
       {"residual_layernorm_backward",
        [] {
@@ -346,7 +376,9 @@ std::vector<Op> all_ops() {
                                            DType t) { return residual_layernorm_backward_case(N, C, p, t, form); },
                                        rates, norms);
          };
-         return both(of({}), of(rms_form));
+         return all_of({of({}), of(rms_form), each_f32_residual_and_rate([](int64_t N, int64_t C, double p, Types t) {
+                          return residual_layernorm_backward_case(N, C, p, t);
+                        })});
        }},
       {"linear_gelu_forward",
        [] { return each(linears, [](Linear l, DType t) { return linear_gelu_forward_case(l.N, l.I, l.O, t); }); }},

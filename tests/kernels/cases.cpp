@@ -145,12 +145,12 @@ std::string name_of(const NormForm& form) {
                      form.bias ? "" : " no bias");
 }
 
-Case layernorm_forward_case(int64_t N, int64_t C, DType t, const NormForm& form) {
+Case layernorm_forward_case(int64_t N, int64_t C, Types t, const NormForm& form) {
   return {.op = "layernorm_forward",
-          .shape = fmt::format("{}x{}{}", N, C, name_of(form)),
-          .dtype = t,
-          .args = {out("y", t, {N, C}), out("stat", f32, {N, 2}), in("x", t, {N, C}, 3, 1), in("w", t, {C}, 0.5, 1),
-                   in("b", t, form.bias ? Shape{C} : Shape{})},
+          .shape = fmt::format("{}x{}{}{}", N, C, name_of(form), name_of(t)),
+          .dtype = t.branch,
+          .args = {out("y", t.branch, {N, C}), out("stat", f32, {N, 2}), in("x", t.residual, {N, C}, 3, 1),
+                   in("w", t.branch, {C}, 0.5, 1), in("b", t.branch, form.bias ? Shape{C} : Shape{})},
           .run = [form](Stream& s, const Tensors& a) { layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], form.rule); },
           .twin =
               [N, C, form](Doubles& d) {
@@ -168,13 +168,14 @@ Case layernorm_forward_case(int64_t N, int64_t C, DType t, const NormForm& form)
               }};
 }
 
-Case layernorm_backward_case(int64_t N, int64_t C, DType t, const NormForm& form) {
+Case layernorm_backward_case(int64_t N, int64_t C, Types t, const NormForm& form) {
   Case c{
       .op = "layernorm_backward",
-      .shape = fmt::format("{}x{}{}", N, C, name_of(form)),
-      .dtype = t,
-      .args = {out("dx", t, {N, C}), out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}),
-               in("dy", t, {N, C}), in("x", t, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t, {C}, 0.5, 1)},
+      .shape = fmt::format("{}x{}{}{}", N, C, name_of(form), name_of(t)),
+      .dtype = t.branch,
+      .args = {out("dx", t.residual, {N, C}), out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}),
+               in("dy", t.branch, {N, C}), in("x", t.residual, {N, C}, 3, 1), in("stat", f32, {N, 2}),
+               in("w", t.branch, {C}, 0.5, 1)},
       .run = [form](Stream& s,
                     const Tensors& a) { layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], form.rule); },
       .twin =
@@ -282,11 +283,12 @@ Case dropout_case(int64_t N, int64_t C, double p, DType t) {
               }};
 }
 
-Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias) {
+Case residual_forward_case(int64_t N, int64_t C, double p, Types t, bool bias) {
   return {.op = "residual_forward",
-          .shape = fmt::format("{}x{} p {}{}", N, C, p, bias ? "" : " no bias"),
-          .dtype = t,
-          .args = {out("y", t, {N, C}), in("x", t, {N, C}), in("h", t, {N, C}), in("b", t, bias ? Shape{C} : Shape{})},
+          .shape = fmt::format("{}x{} p {}{}{}", N, C, p, bias ? "" : " no bias", name_of(t)),
+          .dtype = t.branch,
+          .args = {out("y", t.residual, {N, C}), in("x", t.residual, {N, C}), in("h", t.branch, {N, C}),
+                   in("b", t.branch, bias ? Shape{C} : Shape{})},
           .run = [p](Stream& s, const Tensors& a) { residual_forward(s, a[0], a[1], a[2], a[3], mask_of(p)); },
           .twin =
               [=](Doubles& d) {
@@ -298,22 +300,23 @@ Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias) {
               }};
 }
 
-Case residual_backward_case(int64_t N, int64_t C, double p, DType t, bool bias) {
-  return {.op = "residual_backward",
-          .shape = fmt::format("{}x{} p {}{}", N, C, p, bias ? "" : " no bias"),
-          .dtype = t,
-          .args = {out("dh", t, {N, C}), out("db", f32, bias ? Shape{C} : Shape{}), in("dy", t, {N, C})},
-          .run = [p](Stream& s, const Tensors& a) { residual_backward(s, a[0], a[1], a[2], mask_of(p)); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t n = 0; n < N; n++)
-                  for (int64_t c = 0; c < C; c++) {
-                    const double dh = d["dy"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c));
-                    d["dh"][at(n * C + c)] = dh;
-                    if (bias) d["db"][at(c)] += rounded(dh, t);  // the sum of what was written
-                  }
-              },
-          .accumulates = {"db"}};
+Case residual_backward_case(int64_t N, int64_t C, double p, Types t, bool bias) {
+  return {
+      .op = "residual_backward",
+      .shape = fmt::format("{}x{} p {}{}{}", N, C, p, bias ? "" : " no bias", name_of(t)),
+      .dtype = t.branch,
+      .args = {out("dh", t.branch, {N, C}), out("db", f32, bias ? Shape{C} : Shape{}), in("dy", t.residual, {N, C})},
+      .run = [p](Stream& s, const Tensors& a) { residual_backward(s, a[0], a[1], a[2], mask_of(p)); },
+      .twin =
+          [=](Doubles& d) {
+            for (int64_t n = 0; n < N; n++)
+              for (int64_t c = 0; c < C; c++) {
+                const double dh = d["dy"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c));
+                d["dh"][at(n * C + c)] = dh;
+                if (bias) d["db"][at(c)] += rounded(dh, t.branch);  // the sum of what was written
+              }
+          },
+      .accumulates = {"db"}};
 }
 
 }  // namespace megalith::test

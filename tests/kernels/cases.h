@@ -37,8 +37,15 @@ struct NormForm {
 };
 constexpr NormForm rms_form{{.centered = false, .epsilon = 1e-2f}, false};
 std::string name_of(const NormForm& form);
-Case layernorm_forward_case(int64_t N, int64_t C, DType t, const NormForm& form = {});
-Case layernorm_backward_case(int64_t N, int64_t C, DType t, const NormForm& form = {});
+// What the types of a case are: of the branches, and of the residual stream, which may be f32 beside 16 bits.
+struct Types {
+  Types(DType both) : branch(both), residual(both) {}
+  Types(DType of_branch, DType of_residual) : branch(of_branch), residual(of_residual) {}
+  DType branch, residual;
+};
+inline std::string name_of(const Types& t) { return t.branch == t.residual ? "" : " f32 residual"; }
+Case layernorm_forward_case(int64_t N, int64_t C, Types t, const NormForm& form = {});
+Case layernorm_backward_case(int64_t N, int64_t C, Types t, const NormForm& form = {});
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t, bool add = true);
@@ -48,15 +55,15 @@ using Documents = std::vector<int64_t>;
 Arg starts_of(const Documents& documents, int64_t B, int64_t T);
 std::string name_of(const Documents& documents);
 
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, Types t,
                             const Documents& documents = {}, bool positions = true);
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
                              const Documents& documents = {}, bool positions = true);
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
-Case residual_forward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
-Case residual_backward_case(int64_t N, int64_t C, double p, DType t, bool bias = true);
-Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
-Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form = {});
+Case residual_forward_case(int64_t N, int64_t C, double p, Types t, bool bias = true);
+Case residual_backward_case(int64_t N, int64_t C, double p, Types t, bool bias = true);
+Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, Types t, const NormForm& form = {});
+Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, Types t, const NormForm& form = {});
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
 Case head_norm_forward_case(const AttentionDims& dims, DType t);

@@ -34,15 +34,16 @@ Arg row_of_w(const std::string& name, DType t, Shape shape) {
 }
 }  // namespace
 
-Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form) {
+Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, Types t, const NormForm& form) {
   const auto residual = residual_forward_case(N, C, p, t, form.bias).twin,
              norm = layernorm_forward_case(N, C, t, form).twin;
   return {.op = "residual_layernorm_forward",
-          .shape = fmt::format("{}x{} p {}{}", N, C, p, name_of(form)),
-          .dtype = t,
-          .args = {out("y", t, {N, C}), out("ln", t, {N, C}), out("stat", f32, {N, 2}), in("x", t, {N, C}, 3, 1),
-                   in("h", t, {N, C}), in("h_b", t, form.bias ? Shape{C} : Shape{}), in("w", t, {C}, 0.5, 1),
-                   in("b", t, form.bias ? Shape{C} : Shape{})},
+          .shape = fmt::format("{}x{} p {}{}{}", N, C, p, name_of(form), name_of(t)),
+          .dtype = t.branch,
+          .args = {out("y", t.residual, {N, C}), out("ln", t.branch, {N, C}), out("stat", f32, {N, 2}),
+                   in("x", t.residual, {N, C}, 3, 1), in("h", t.branch, {N, C}),
+                   in("h_b", t.branch, form.bias ? Shape{C} : Shape{}), in("w", t.branch, {C}, 0.5, 1),
+                   in("b", t.branch, form.bias ? Shape{C} : Shape{})},
           .run =
               [=](Stream& s, const Tensors& a) {
                 residual_layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], mask_of(p), form.rule);
@@ -51,21 +52,22 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t, co
               [=](Doubles& d) {
                 run_twin(residual, d, {{"x", "x"}, {"h", "h"}, {"b", "h_b"}}, {{"y", "y"}});
                 d["stored"] = d["y"];
-                if (t != f32)
-                  for (double& v : d["stored"]) v = rounded(v, t);
+                if (t.residual != f32)
+                  for (double& v : d["stored"]) v = rounded(v, t.residual);
                 run_twin(norm, d, {{"x", "stored"}, {"w", "w"}, {"b", "b"}}, {{"y", "ln"}, {"stat", "stat"}});
               }};
 }
 
-Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t, const NormForm& form) {
+Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, Types t, const NormForm& form) {
   const auto norm = layernorm_backward_case(N, C, t, form).twin,
              residual = residual_backward_case(N, C, p, f32, form.bias).twin;
   Case c{.op = "residual_layernorm_backward",
-         .shape = fmt::format("{}x{} p {}{}", N, C, p, name_of(form)),
-         .dtype = t,
-         .args = {out("dx", t, {N, C}), out("dh", t, {N, C}), out("dh_b", f32, form.bias ? Shape{C} : Shape{}),
-                  out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}), in("dln", t, {N, C}),
-                  in("y", t, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t, {C}, 0.5, 1)},
+         .shape = fmt::format("{}x{} p {}{}{}", N, C, p, name_of(form), name_of(t)),
+         .dtype = t.branch,
+         .args = {out("dx", t.residual, {N, C}), out("dh", t.branch, {N, C}),
+                  out("dh_b", f32, form.bias ? Shape{C} : Shape{}), out("dw", f32, {C}),
+                  out("db", f32, form.bias ? Shape{C} : Shape{}), in("dln", t.branch, {N, C}),
+                  in("y", t.residual, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t.branch, {C}, 0.5, 1)},
          .run =
              [=](Stream& s, const Tensors& a) {
                residual_layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(p),

@@ -42,14 +42,15 @@ int64_t position_of(Doubles& d, int64_t n, int64_t T) {
 Tensor starts_among(const Tensors& a) { return a.size() > 4 ? a[4] : Tensor{}; }
 }  // namespace
 
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, Types t,
                             const Documents& documents, bool positions) {
   Case made{.op = "embedding_forward",
-            .shape = fmt::format("{}x{}x{} {}{}{}", B, T, C, name_of(part, padding), name_of(documents),
-                                 positions ? "" : " no positions"),
-            .dtype = t,
-            .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, part.total),
-                     in("wte", t, {part.count + padding, C}), in("wpe", t, positions ? Shape{T + 2, C} : Shape{})},
+            .shape = fmt::format("{}x{}x{} {}{}{}{}", B, T, C, name_of(part, padding), name_of(documents),
+                                 positions ? "" : " no positions", name_of(t)),
+            .dtype = t.branch,
+            .args = {out("y", t.residual, {B * T, C}), integers("tokens", {B * T}, 0, part.total),
+                     in("wte", t.branch, {part.count + padding, C}),
+                     in("wpe", t.branch, positions ? Shape{T + 2, C} : Shape{})},
             .run = [=](Stream& s,
                        const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
             .twin =
