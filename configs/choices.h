@@ -25,6 +25,8 @@ inline constexpr auto enum_words<ComputeType> = std::array<std::string_view, 3>{
 template <>
 inline constexpr auto enum_words<StorageType> = std::array<std::string_view, 2>{"fp32", "bf16"};
 template <>
+inline constexpr auto enum_words<ResidualType> = std::array<std::string_view, 2>{"compute", "fp32"};
+template <>
 inline constexpr auto enum_words<Decay> = std::array<std::string_view, 3>{"cosine", "linear", "constant"};
 template <>
 inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto", "cuda", "cpu"};

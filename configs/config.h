@@ -24,6 +24,7 @@ enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_sha
 enum class PipelineSchedule { one_f_one_b, gpipe };  // written "1f1b", "gpipe"
 enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
+enum class ResidualType { compute, fp32 };
 enum class Decay { cosine, linear, constant };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
 enum class Backend { nccl, mpi };
@@ -126,6 +127,7 @@ struct MemoryConfig {
 
 struct PrecisionConfig {
   ComputeType compute = ComputeType::fp32;
+  ResidualType residual = ResidualType::compute;
   StorageType master = StorageType::fp32;
   StorageType moments = StorageType::fp32;
   StorageType gradient_reduce = StorageType::fp32;
@@ -295,6 +297,7 @@ std::string to_string(ShardingStrategy value);
 std::string to_string(PipelineSchedule value);
 std::string to_string(ComputeType value);
 std::string to_string(StorageType value);
+std::string to_string(ResidualType value);
 std::string to_string(Decay value);
 std::string to_string(Device value);
 std::string to_string(Backend value);

@@ -125,6 +125,9 @@ Table<Config> build_table() {
 
   Rows precision(table, "precision", &Config::precision);
   precision.word("compute", &PrecisionConfig::compute, "Type of activations and of the weights used in them");
+  precision.word("residual", &PrecisionConfig::residual,
+                 "Type of the sum that runs through all layers, of its gradient, and so of what stages send: that of "
+                 "compute, or fp32");
   precision.word("master", &PrecisionConfig::master, "Type of the weights the optimizer updates");
   precision.word("moments", &PrecisionConfig::moments, "Type of the optimizer's two moments");
   precision.word("gradient_reduce", &PrecisionConfig::gradient_reduce,

@@ -114,6 +114,7 @@ constexpr ForeignKey all[] = {
     {megatron, "hysteresis", "`precision.delayed_shift`"},
     {megatron, "accumulate_allreduce_grads_in_fp32",
      "not needed: gradients are added in fp32, whatever `precision.gradient_reduce` is"},
+    {megatron, "fp32_residual_connection", "`precision.residual`, fp32"},
     {megatron, "distributed_timeout_minutes", "`communication.timeout`, in seconds"},
     {megatron, "distributed_backend", "`communication.backend`"},
     {megatron, "tensorboard_dir", "not set: `run.tensorboard` writes into tensorboard/ of `run.output`"},

@@ -89,16 +89,19 @@ TEST(Golden, sixteen_bits_agree_on_several_ranks) {
   };
   const auto many = static_cast<int>(taken("Golden.sixteen_bits_agree_on_several_ranks"));
   std::vector<Training> alone, together;
-  for (const std::string type : {"fp16", "bf16"}) {
-    const Args args{"precision.compute=" + type, "train.steps=50", "optimizer.decay_steps=50"};
+  const auto add = [&](const std::string& type, const Args& precision) {
+    const Args args = with({"train.steps=50", "optimizer.decay_steps=50"}, precision);
     alone.push_back({type, "", args});
     together.push_back({type + "_data", "full_shard microbatch=1", args});
     together.push_back({type + "_tensor", "tensor=2 sequence full_shard microbatch=2", args});
-  }
+  };
+  add("fp16", {"precision.compute=fp16"});
+  add("bf16", {"precision.compute=bf16"});
+  add("fp32_residual", {"precision.compute=bf16", "precision.residual=fp32"});
   train_several(scratch, 1, alone);
   train_several(scratch, many, together);
-  for (const auto& [type, tolerance] :
-       std::map<std::string, Tolerance>{{"fp16", {5e-4, 1e-2, 2e-2}}, {"bf16", {4e-3, 5e-2, 1e-1}}}) {
+  for (const auto& [type, tolerance] : std::map<std::string, Tolerance>{
+           {"fp16", {5e-4, 1e-2, 2e-2}}, {"bf16", {4e-3, 5e-2, 1e-1}}, {"fp32_residual", {4e-3, 5e-2, 1e-1}}}) {
     const Course expected = course_of(scratch / type);
     ASSERT_EQ(expected.steps.size(), 50u);
     for (const std::string kind : {"_data", "_tensor"}) {

@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"two_ranks_recompute", 2, {"memory.activation_checkpointing=each", "batch.microbatch_size=1"}},
         Variant{"two_ranks_with_all_on_the_host",
                 2,
-                {"precision.compute=bf16", "memory.activation_checkpointing=each", "memory.offload_activations=true",
-                 "memory.offload_optimizer=1", "memory.offload_parameters=true"}},
+                {"precision.compute=bf16", "precision.residual=fp32", "memory.activation_checkpointing=each",
+                 "memory.offload_activations=true", "memory.offload_optimizer=1", "memory.offload_parameters=true"}},
         // Three ranks do not divide the batch; the order of the file, no dropout.
         Variant{"three_ranks_no_shard",
                 3,

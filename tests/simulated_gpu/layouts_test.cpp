@@ -22,7 +22,8 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
   const std::map<int, std::vector<std::string>> layouts{
       {2,
        {"sharding_strategy=full_shard", "precision.gradient_reduce=bf16", "precision.compute=fp16",
-        "tensor_parallel_degree=2 sequence_parallel=true", "pipeline_parallel_degree=2 virtual_stages=2"}},
+        "tensor_parallel_degree=2 sequence_parallel=true", "pipeline_parallel_degree=2 virtual_stages=2",
+        "precision.compute=bf16 precision.residual=fp32 pipeline_parallel_degree=2"}},
       {3, {"pipeline_parallel_degree=3 virtual_stages=2", "pipeline_parallel_degree=3 pipeline_schedule=gpipe"}},
       {4,
        {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=9840", "sharded_data_parallel_degree=2",
@@ -32,7 +33,8 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "precision.stochastic_rounding=true memory.offload_optimizer=0.5",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
-        "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};
+        "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false "
+        "precision.compute=fp16 precision.residual=fp32"}}};
   const test::Scratch scratch;
   VerifyOptions options;
   // Two layers a stage, where they are three.

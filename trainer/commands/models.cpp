@@ -48,7 +48,7 @@ void add_model(CLI::App* app, ModelArguments& model) {
   add_special_tokens(app, model.special_texts, "a text with one is an error");
   add_overrides(app, model.overrides,
                 "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
-                "rest of the ranks share the weights out. Also communication.*, precision.compute, "
+                "rest of the ranks share the weights out. Also communication.*, precision.compute, precision.residual, "
                 "memory.lm_head_chunks");
 }
 

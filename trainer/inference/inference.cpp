@@ -11,10 +11,11 @@ namespace megalith {
 namespace {
 
 void check_option(const std::string& option) {
-  constexpr std::array<const char*, 5> keys{"parallel.", "communication.", "precision.compute", "memory.lm_head_chunks",
-                                            "run.device"};
+  constexpr std::array<const char*, 6> keys{"parallel.",          "communication.",        "precision.compute",
+                                            "precision.residual", "memory.lm_head_chunks", "run.device"};
   CHECK(std::ranges::any_of(keys, [&](const char* key) { return option.starts_with(key); }),
         "override `{}`: a trained model takes options of [parallel] and [communication], precision.compute, "
+        "precision.residual, "
         "memory.lm_head_chunks and run.device",
         option);
 }

@@ -34,14 +34,14 @@ Block::Block(Declarations& model, const ModelConfig& config, const std::string& 
       attention_site_(model.dropout_site()),
       feed_forward_site_(model.dropout_site()) {}
 
-void Block::allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, BlockSaved& a) const {
+void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const {
   if (kept == Kept::input) return;
-  attention_.allocate(arena, compute, pass, a.attention);
-  if (a.mid.empty()) a.mid = arena.tensor(compute, {pass.rows, width_});
-  feed_forward_.allocate(arena, compute, pass, kept, a.feed_forward);
+  attention_.allocate(arena, types.compute, pass, a.attention);
+  if (a.mid.empty()) a.mid = arena.tensor(types.residual, {pass.rows, width_});
+  feed_forward_.allocate(arena, types.compute, pass, kept, a.feed_forward);
   if (kept == Kept::products) return;
-  norm_1_.allocate(arena, compute, pass.rows, a.norm_1);
-  norm_2_.allocate(arena, compute, pass.rows, a.norm_2);
+  norm_1_.allocate(arena, types.compute, pass.rows, a.norm_1);
+  norm_2_.allocate(arena, types.compute, pass.rows, a.norm_2);
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
@@ -76,11 +76,12 @@ void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& 
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                      bool add) const {
-  // The gradient of what a branch added, each in its turn; without dropout and in series it is dy itself.
+  // The gradient of what a branch added, each in its turn; without dropout, in series and in one type it is dy itself.
   const auto scope = c.scratch.scope();
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
-  const bool apart = c.dropout.active() || parallel_;
-  const Tensor dh = apart ? like(dy) : dy;
+  const DType compute = a.feed_forward.fc.dtype();
+  const bool apart = c.dropout.active() || parallel_ || dy.dtype() != compute;
+  const Tensor dh = apart ? c.scratch.tensor(compute, dy.shape()) : dy;
 
   {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  dh = dropout(dmid), or in parallel
      // (dy)

@@ -31,7 +31,7 @@ class Block {
   Block(Declarations& model, const ModelConfig& config, int64_t layer);
 
   // Memory for what of `a` has none yet and is to be kept, but for x.
-  void allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, BlockSaved& a) const;
+  void allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const;
   const Attention& attention() const { return attention_; }
 
   // y (R, C) written; fills `a`. Without y (an empty tensor) only what `a` holds is computed. With a cache, the rows go

@@ -19,7 +19,7 @@ Param Head::declare_matrix(Declarations& model, const ModelConfig& config) {
 // The result is in scratch until the caller's scope ends.
 Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {
   Norm::Saved normed;
-  norm_.allocate(c.scratch, x.dtype(), x.rows(), normed);
+  norm_.allocate(c.scratch, logits_.dtype(w[1]), x.rows(), normed);
   norm_.forward(c, w[0], normed, x);
   return normed;
 }
@@ -49,7 +49,7 @@ void Head::loss_and_gradient(const Context& c, std::span<const UnitTensors> w, T
                              const GradientScale& scale, Tensor losses, Tensor dx, std::span<const UnitTensors> dw,
                              bool add) const {
   const auto scope = c.scratch.scope();
-  const Tensor dh = c.scratch.tensor(x.dtype(), {targets.numel(), x.cols()});
+  const Tensor dh = c.scratch.tensor(logits_.dtype(w[1]), {targets.numel(), x.cols()});
   const Norm::Saved normed = norm(c, w, x);
   const Tensor h = c.edge.enter(c.s, c.scratch, normed.y);
   in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {  // which becomes its own gradient

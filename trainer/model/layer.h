@@ -27,6 +27,12 @@ struct PassShape {
   int64_t branch_rows() const { return B * T; }
 };
 
+// The types of a pass.
+struct PassTypes {
+  DType compute = DType::f32;   // of what the branches compute, and of their weights
+  DType residual = DType::f32;  // of the residual stream and its gradient: f32, or the same
+};
+
 struct Context {
   Stream& s;
   Arena& scratch;

@@ -25,6 +25,7 @@ class Linear {
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }
   int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // output features that are here
+  DType dtype(const UnitTensors& w) const { return w[weight_].dtype(); }
 
   // y (N, out) written; x (N, in). All sizes here and below are those of the part that is here.
   void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;

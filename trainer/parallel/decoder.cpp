@@ -23,7 +23,7 @@ Decoder::Decoder(const Plan& plan, Runtime& runtime, int64_t places, int64_t pos
   tokens_ = arena.tensor(DType::i32, {N});
   rows_ = arena.tensor(DType::i32, {N, 2});
   for (int64_t i = 0; i < needs_of(plan, {&program_}).residuals; i++)
-    residuals_.push_back(arena.tensor(plan.compute, {N, plan.model.hidden}));
+    residuals_.push_back(arena.tensor(plan.residual, {N, plan.model.hidden}));
   for (int64_t layer = 0; layer < plan.model.layers; layer++)
     caches_.push_back(
         model_.block(layer).attention().allocate_cache(arena, plan.compute, plan.pass, places, positions));
@@ -97,7 +97,7 @@ void Decoder::forward(const Context& c, const Instruction& i, bool fresh) {
   const Block& block = model_.block(i.layer);
   BlockSaved saved;
   saved.x = first_rows(residuals_[static_cast<size_t>(i.x)], N);
-  block.allocate(c.scratch, plan_.compute, c.pass, Kept::all, saved);
+  block.allocate(c.scratch, plan_.types(), c.pass, Kept::all, saved);
   const KeyValueCache cache{.memory = caches_[static_cast<size_t>(i.layer)],
                             .rows = first_rows(rows_, N),
                             .longest = longest_,

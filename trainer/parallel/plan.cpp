@@ -215,6 +215,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.rank = rank;
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = computed_in(config.precision.compute);
+  plan.residual = config.precision.residual == ResidualType::fp32 ? DType::f32 : plan.compute;
   plan.master = stored_in(config.precision.master);
   plan.reduce_dtype = stored_in(config.precision.gradient_reduce);
   const int nodes = plan.mesh.shard_nodes();

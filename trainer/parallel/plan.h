@@ -75,6 +75,7 @@ struct Plan {
   int rank = 0;
   TensorRank tensor;
   DType compute = DType::f32;
+  DType residual = DType::f32;      // f32, or as `compute`
   DType master = DType::f32;        // of the weights that the optimizer updates
   DType reduce_dtype = DType::f32;  // of gradients as they are sent to sums over the shard and data axes, added in f32
   bool relay = false;               // such gradients are added up inside each node before they go to others
@@ -102,6 +103,7 @@ struct Plan {
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return pass.branch_rows(); }
+  PassTypes types() const { return {compute, residual}; }
   // Returns whether layers, and not only embedding and head, use what is loaded with a microbatch.
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Returns whether weights are gathered into slots: from other ranks, from the host, or both.

@@ -33,12 +33,12 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   loss_ = arena.tensor(DType::f64, {1});
   if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
-    residuals_.push_back({arena.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}), {}});
+    residuals_.push_back({arena.tensor(plan.residual, {plan.pass.rows, plan.model.hidden}), {}});
   Arena& host = runtime.memory.at(MemoryClass::saved, MemoryPlace::host);
   for (int64_t i = 0; i < needs_.host; i++)
-    host_.push_back(host.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}));
+    host_.push_back(host.tensor(plan.residual, {plan.pass.rows, plan.model.hidden}));
   saved_.resize(static_cast<size_t>(needs_.saved));
-  for (BlockSaved& saved : saved_) model_.block(0).allocate(arena, plan.compute, plan.pass, plan.kept, saved);
+  for (BlockSaved& saved : saved_) model_.block(0).allocate(arena, plan.types(), plan.pass, plan.kept, saved);
   for (int64_t i = 0; i < needs_.batches; i++) {
     batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}, {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
@@ -168,7 +168,7 @@ void Stage::forward(const Instruction& i) {
   const Block& block = model_.block(i.layer);
   const auto scope = c.scratch.scope();
   BlockSaved saved = kept(i);
-  block.allocate(c.scratch, plan_.compute, plan_.pass, Kept::all, saved);
+  block.allocate(c.scratch, plan_.types(), plan_.pass, Kept::all, saved);
   const Tensor y = residual(i.y).tensor;
   block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved, y);
   show(output_name(i.layer), i, y, plan_.pass.first_row);

@@ -98,7 +98,7 @@ class Stage {
   struct Recomputed {
     Recomputed(Arena& scratch, const Plan& plan, const Block& block, const BlockSaved& kept)
         : scope(scratch), saved(kept) {
-      block.allocate(scratch, plan.compute, plan.pass, Kept::all, saved);
+      block.allocate(scratch, plan.types(), plan.pass, Kept::all, saved);
     }
     Arena::Scope scope;
     BlockSaved saved;
