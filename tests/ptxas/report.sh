@@ -10,7 +10,7 @@ allowed='
 32  attention::.*backward_kernel<[a-z0-9:]+, true, false>    attention in f32 or of odd heads: which of the heads that share keys
 24  (attention::.*backward_kernel<[^>]*16, 128|backward_kernel<[^>]*16, 128, 64, true|forward_kernel<[^>]*16, (128, 32|64)), true>    attention with dropout: what it draws by, once a tile
 40  attention::.*backward_kernel<[^>]*16, 112, [a-z]+>    attention on Hopper: where it is among heads, once a tile
-88  backward_kernel<float, 8, 8, .*Residual\)2>    LayerNorm, f32 rows of 6145 to 8192 with dropout: three sums
+88  backward_kernel<[a-z0-9:]+, float, 8, 8, .*Residual\)2>    LayerNorm, f32 rows of 6145 to 8192 with dropout: three sums
 '
 
 reports=$(find "$1" -name '*.cu.o.ptxas')
