@@ -15,14 +15,25 @@ constexpr size_t longest_at_once = 256 << 10;
 
 class BpeEncoder final : public Encoder {
  public:
-  BpeEncoder(const Pretokenizer& pretokenizer, const MergeTable& table, const RunCut& run_cut)
-      : pretokenizer_(pretokenizer), run_cut_(run_cut), merger_(table) {}
+  BpeEncoder(const Pretokenizer& pretokenizer, const MergeTable& table, const RunCut& run_cut,
+             const std::vector<std::string>& tokens)
+      : pretokenizer_(pretokenizer), run_cut_(run_cut), tokens_(tokens), merger_(table) {}
 
   void encode(std::string_view text, std::vector<int32_t>& out) override {
     while (!text.empty()) {
       const size_t length = pretokenizer_.first_pretoken(text);
       encode_pretoken(text.substr(0, length), out);
       text.remove_prefix(length);
+    }
+  }
+
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+    size_t first = out.size(), at = 0;
+    encode(text, out);
+    for (; first < out.size(); first++) {
+      const size_t end = at + tokens_[static_cast<size_t>(out[first])].size();
+      places.push_back({at, end});
+      at = end;
     }
   }
 
@@ -59,6 +70,7 @@ class BpeEncoder final : public Encoder {
 
   const Pretokenizer& pretokenizer_;
   const RunCut& run_cut_;
+  const std::vector<std::string>& tokens_;
   BpeMerger merger_;
   PretokenCache cache_;
 };
@@ -71,7 +83,7 @@ class BpeTokenizer final : public Tokenizer {
   int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.tokens.size()); }
   int32_t end_of_text() const override { return vocabulary_.end_of_text; }
   std::unique_ptr<Encoder> encoder() const override {
-    return std::make_unique<BpeEncoder>(pretokenizer_, table_, run_cut_);
+    return std::make_unique<BpeEncoder>(pretokenizer_, table_, run_cut_, vocabulary_.tokens);
   }
 
   size_t last_cut(std::string_view text) const override {

@@ -9,6 +9,7 @@
 #include "data/text_frame.h"
 #include "data/text_normalizer.h"
 #include "data/token_decoder.h"
+#include "data/token_places.h"
 #include "data/tokenizer_json.h"
 #include "data/tokenizer_parts.h"
 #include "kernels/system/check.h"
@@ -248,6 +249,16 @@ class PipelineEncoder final : public Encoder {
 
   void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out); }
   void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out); }
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+    places_ = &places;
+    try {
+      encode(text, false, out);
+    } catch (...) {
+      places_ = nullptr;
+      throw;
+    }
+    places_ = nullptr;
+  }
 
  private:
   struct Encoded final : TextCutter::Pieces {
@@ -261,20 +272,32 @@ class PipelineEncoder final : public Encoder {
 
   void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out) {
     const auto piece = [&](size_t begin, size_t end) {
+      const size_t first = places_ ? places_->size() : 0;
       encode_piece(text.substr(begin, end - begin), begin == 0, goes_on && begin == 0, out);
+      for (size_t i = first; places_ && i < places_->size(); i++)
+        (*places_)[i] = {begin + (*places_)[i].begin, begin + (*places_)[i].end};
     };
     for_each_part(pipeline_.raw, text, piece, out);
   }
 
-  void encode_piece(std::string_view text, bool is_first, bool goes_on, std::vector<int32_t>& out) {
-    text = pipeline_.normalizer.apply(text, goes_on, normalizing_);
+  void encode_piece(std::string_view original, bool is_first, bool goes_on, std::vector<int32_t>& out) {
+    changes_.clear();
+    const std::string_view text =
+        pipeline_.normalizer.apply(original, goes_on, normalizing_, places_ ? &changes_ : nullptr);
     Encoded pieces(pipeline_.model, model_scratch_, out);
+    const size_t first = places_ ? places_->size() : 0;
     const auto piece = [&](size_t begin, size_t end) {
       const bool begins = is_first && begin == 0;
+      const size_t first_id = out.size();
       pipeline_.cutter.cut(text.substr(begin, end - begin),
                            {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
+      if (places_)
+        TokenWalk(pipeline_.bytes, text.substr(begin, end - begin), begin)
+            .places_of(std::span(out).subspan(first_id), *places_);
     };
     for_each_part(pipeline_.normalized, text, piece, out);
+    if (places_ && text != original)
+      places_before(pipeline_.normalizer, changes_, original, text, std::span(*places_).subspan(first));
   }
 
   // Appends the ids of added tokens, and gives what is between them to `piece`.
@@ -284,7 +307,10 @@ class PipelineEncoder final : public Encoder {
     for (size_t from = 0; from < text.size();) {
       const AddedTokenFinder::Match match = finder.next_in(text, from, done, with_specials_);
       if (match.begin > done) piece(done, match.begin);
-      if (match.id >= 0 && match.begin < match.end) out.push_back(match.id);
+      if (match.id >= 0 && match.begin < match.end) {
+        out.push_back(match.id);
+        if (places_) places_->push_back({match.begin, match.end});
+      }
       done = match.end;
       from = match.next;
     }
@@ -296,6 +322,8 @@ class PipelineEncoder final : public Encoder {
   TextNormalizer::Scratch normalizing_;
   TextCutter::Scratch cutting_;
   BpeModel::Scratch model_scratch_;
+  std::vector<TokenPlace>* places_ = nullptr;  // where these are asked for
+  std::vector<TextNormalizer::Change> changes_;
 };
 
 class PipelineTokenizer final : public Tokenizer {

@@ -42,6 +42,19 @@ class SpecialEncoder final : public Encoder {
     }
   }
 
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+    for (size_t at = 0; at < text.size();) {
+      const SpecialText::Match match = special_.first_in(text.substr(at));
+      const size_t first = places.size();
+      of_text_->encode_places(text.substr(at, match.begin), out, places);
+      for (size_t i = first; i < places.size(); i++) places[i] = {at + places[i].begin, at + places[i].end};
+      if (match.size == 0) return;
+      out.push_back(match.id);
+      places.push_back({at + match.begin, at + match.begin + match.size});
+      at = places.back().end;
+    }
+  }
+
  private:
   const SpecialText& special_;
   std::unique_ptr<Encoder> of_text_;

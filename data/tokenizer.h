@@ -20,11 +20,21 @@
 
 namespace megalith {
 
+// Where a token lies in a text: the bytes that it stands for.
+struct TokenPlace {
+  size_t begin, end;
+  bool operator==(const TokenPlace&) const = default;
+};
+
 class Encoder {
  public:
   virtual ~Encoder() = default;
   // Appends the ids of text to out.
   virtual void encode(std::string_view text, std::vector<int32_t>& out) = 0;
+  // The same, and appends the place of each of these tokens in the text. Places ascend; where the tokenizer rewrites
+  // characters, each token of the rewritten stretch has the whole stretch as its place. Error: the tokenizer changes
+  // the text in a way that does not tell which characters a token stands for.
+  virtual void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) = 0;
   // The same for a text that goes on from a cut (Tokenizer::last_cut).
   virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };
