@@ -79,6 +79,7 @@ Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs
   Corpus corpus{.inputs = std::move(inputs),
                 .separator = options.separator,
                 .field = options.field,
+                .conversations = options.conversations,
                 .held_out = HoldOut(rule, options.held_out_fraction),
                 .sizes = std::move(sizes),
                 .open = {}};
@@ -93,6 +94,7 @@ Corpus open_corpus(const CorpusOptions& options) {
         options.held_out_fraction);
   std::vector<TextInput> inputs = find_texts(options.texts, options.pipes_are_json);
   if (options.held_out_fraction == 0) return reopen_corpus(options, std::move(inputs), HoldOut::Rule::nothing, {});
+  if (options.conversations) return reopen_corpus(options, std::move(inputs), HoldOut::Rule::documents, {});
 
   Survey survey(options.separator, static_cast<int64_t>(HoldOut::fewest_drawn / options.held_out_fraction) + 1);
   bool is_known = true;

@@ -1,6 +1,7 @@
 // A corpus as a user names it: texts, what is held out, and the separator of documents.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct CorpusOptions {
   std::vector<std::string> texts;           // as for find_texts
   std::string separator = "<|endoftext|>";  // empty: none
   std::string field = "text";
+  std::optional<ConversationFields> conversations;  // instead of texts; whole ones are held out, however few
   bool pipes_are_json = false;
   double held_out_fraction = 0.01;  // in [0, 1)
 };

@@ -45,23 +45,14 @@ struct DocumentReader::Parser {
   // Returns the text of a line, valid until the next call; or sets `bad` to what is wrong with the line.
   std::string_view text_of(std::string_view line, std::string_view field, std::string& bad) {
     simdjson::dom::element element;
-    if (const auto error = parser.parse(line.data(), line.size(), false).get(element)) {
-      bad = why_not_parsed(line, simdjson::error_message(error));
-      return {};
-    }
-    if (!element.is_object()) {
-      bad = fmt::format("JSON, but {} and no object; each line must be an object such as {{\"{}\": \"...\"}}{}",
-                        kind_of(element), field,
-                        element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
-      return {};
-    }
+    if (!parse_object(line, fmt::format("{{\"{}\": \"...\"}}", field), element, bad)) return {};
     const std::optional<simdjson::dom::element> value = member_of(element, field);
     std::string_view text;
     if (!value)
       bad = fmt::format(
           "an object without \"{}\"; name the field that has the text with --field, as in --field text or, "
-          "inside of others, --field data.text",
-          field);
+          "inside of others, --field data.text{}",
+          field, member_of(element, "messages") ? "; conversations take --template" : "");
     else if (value->get(text))
       bad = fmt::format("an object whose \"{}\" is no string but {}; name the field that has the text with --field{}",
                         field, kind_of(*value), value->is_array() ? ", or make one string of it with jq" : "");
@@ -70,7 +61,73 @@ struct DocumentReader::Parser {
     return text;
   }
 
+  // Returns the messages of a line; or sets `bad` to what is wrong with the line.
+  std::vector<ChatMessage> messages_of(std::string_view line, const ConversationFields& fields, std::string& bad) {
+    simdjson::dom::element element;
+    const std::string form =
+        fields.are_pairs()
+            ? fmt::format("{{\"{}\": \"...\", \"{}\": \"...\"}}", fields.prompt, fields.completion)
+            : fmt::format("{{\"{}\": [{{\"role\": \"user\", \"content\": \"...\"}}, ...]}}", fields.messages);
+    if (!parse_object(line, form, element, bad)) return {};
+    std::vector<ChatMessage> messages;
+    const auto add = [&](const char* role, const std::string& field, const char* option) {
+      const std::optional<simdjson::dom::element> value = member_of(element, field);
+      const std::string_view text = value ? text_in(*value, fmt::format("an object whose \"{}\"", field), bad) : "";
+      if (!value) bad = fmt::format("an object without \"{}\"; name the field that has it with {}", field, option);
+      messages.push_back({role, std::string(text)});
+    };
+    if (fields.are_pairs()) {
+      add("user", fields.prompt, "--prompt-field");
+      if (bad.empty()) add("assistant", fields.completion, "--completion-field");
+      return messages;
+    }
+    const std::optional<simdjson::dom::element> list = member_of(element, fields.messages);
+    simdjson::dom::array all;
+    if (!list)
+      bad = fmt::format(
+          "an object without \"{}\"; name the field that has the messages with --field, or those of a prompt and its "
+          "completion with --prompt-field and --completion-field",
+          fields.messages);
+    else if (list->get(all))
+      bad =
+          fmt::format("an object whose \"{}\" is no list but {}; a line is {}", fields.messages, kind_of(*list), form);
+    if (!bad.empty()) return {};
+    for (const simdjson::dom::element& message : all) {
+      const std::string which = fmt::format("an object whose message {} of {}", messages.size() + 1, all.size());
+      if (!message.is_object()) bad = fmt::format("{} is {}; a line is {}", which, kind_of(message), form);
+      const auto text_of_member = [&](const char* key) {
+        const std::optional<simdjson::dom::element> value =
+            bad.empty() ? member_of(message, key) : std::optional<simdjson::dom::element>();
+        if (bad.empty() && !value) bad = fmt::format("{} has no \"{}\"; a line is {}", which, key, form);
+        return value ? std::string(text_in(*value, fmt::format("{} has a \"{}\" that", which, key), bad)) : "";
+      };
+      ChatMessage read{.role = text_of_member("role"), .content = text_of_member("content")};
+      if (!bad.empty()) return {};
+      messages.push_back(std::move(read));
+    }
+    return messages;
+  }
+
  private:
+  bool parse_object(std::string_view line, const std::string& form, simdjson::dom::element& element, std::string& bad) {
+    if (const auto error = parser.parse(line.data(), line.size(), false).get(element))
+      bad = why_not_parsed(line, simdjson::error_message(error));
+    else if (!element.is_object())
+      bad = fmt::format("JSON, but {} and no object; each line must be an object such as {}{}", kind_of(element), form,
+                        element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
+    return bad.empty();
+  }
+
+  // Returns the text of a value; or sets `bad`, which begins with `what`.
+  static std::string_view text_in(const simdjson::dom::element& value, const std::string& what, std::string& bad) {
+    std::string_view text;
+    if (value.get(text))
+      bad = fmt::format("{} is no string but {}; write it as one", what, kind_of(value));
+    else if (std::memchr(text.data(), 0, text.size()) != nullptr)
+      bad = fmt::format("{} holds a NUL character; take it out", what);
+    return text;
+  }
+
   static std::string kind_of(const simdjson::dom::element& element) {
     switch (element.type()) {
       case simdjson::dom::element_type::ARRAY:
@@ -188,13 +245,31 @@ void DocumentReader::lines_of(const TextBatch& batch, const Give& give) {
     begin = end + 1;
     line_number++;
     if (line.find_first_not_of(blanks) == std::string_view::npos) continue;
+    const auto where = [&] { return fmt::format("{}, line {} (at byte {})", path, line_number, offset); };
+    if (corpus_.conversations) {
+      give_conversation(line, where(), give);
+      continue;
+    }
     std::string bad;
     const std::string_view document = parser_->text_of(line, corpus_.field, bad);
     if (!bad.empty())
-      give({.text = line, .bad = fmt::format("{}, line {} (at byte {}) is {}", path, line_number, offset, bad)});
+      give({.text = line, .bad = fmt::format("{} is {}", where(), bad)});
     else if (!document.empty())
       give_whole(document, give);
   }
+}
+
+void DocumentReader::give_conversation(std::string_view line, const std::string& where, const Give& give) {
+  std::string bad;
+  const std::vector<ChatMessage> messages = parser_->messages_of(line, *corpus_.conversations, bad);
+  if (!bad.empty()) return give({.text = line, .bad = fmt::format("{} is {}", where, bad)});
+  std::string text;
+  for (const ChatMessage& message : messages) text += message.role + "\n" + message.content + "\n";
+  const HoldOut& held_out = corpus_.held_out;
+  give({.text = text,
+        .messages = messages,
+        .where = where,
+        .held_out = held_out.rule() == HoldOut::Rule::documents && held_out.draws(text)});
 }
 
 std::string DocumentReader::fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const {

@@ -9,15 +9,21 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "data/chat_template.h"
 #include "data/text_batches.h"
 
 namespace megalith {
 
+// Of a conversation the text is its roles and contents in a form of our own, by which it is held out, and its messages
+// are given as well. Its line is bad if it has no messages, or one without role or content.
 struct Document {
-  std::string_view text;  // valid during the call
+  std::string_view text;                       // valid during the call
+  std::span<const ChatMessage> messages = {};  // the same
+  std::string_view where = {};                 // of a conversation: its file and line, for messages
   bool held_out = false;
   bool is_whole = true;                  // else a part; a document's parts follow one another
   bool is_first = true, is_last = true;  // of its parts
@@ -39,6 +45,7 @@ class DocumentReader {
  private:
   struct Parser;
   void lines_of(const TextBatch& batch, const Give& give);
+  void give_conversation(std::string_view line, const std::string& where, const Give& give);
   // Returns what is wrong with these bytes of a text, which begin at its `offset`; "" if nothing is.
   std::string fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const;
   void give_whole(std::string_view text, const Give& give) const;

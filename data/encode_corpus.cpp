@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
@@ -14,19 +15,31 @@ namespace {
 
 class BatchEncoder {
  public:
-  BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer, SpecialTexts special_texts)
+  // `chat`, of conversations, else null, must outlive it.
+  BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
+               const ChatTemplate* chat)
       : corpus_(corpus),
+        options_(options.examples),
+        chat_template_(chat),
         documents_(corpus),
         special_(tokenizer),
-        encoder_(special_texts == SpecialTexts::ids ? special_.encoder(tokenizer) : tokenizer.encoder()),
-        special_texts_(special_texts),
+        encoder_(options.special_texts == SpecialTexts::ids ? special_.encoder(tokenizer) : tokenizer.encoder()),
+        special_texts_(options.special_texts),
         beginning_(tokenizer.beginning()),
-        ending_(ending_of(tokenizer)) {}
+        ending_(ending_of(tokenizer)) {
+    if (chat) chat_.emplace(*chat, tokenizer, special_texts_);
+  }
 
   EncodedBatch encode(TextBatch&& batch) {
-    EncodedBatch encoded{{}, {}, batch.end, static_cast<int64_t>(batch.text.size()), batch.consumed};
+    EncodedBatch encoded{.ids = {},
+                         .counts = {},
+                         .documents = {},
+                         .end = batch.end,
+                         .text_bytes = static_cast<int64_t>(batch.text.size()),
+                         .consumed = batch.consumed};
     encoded.ids.reserve(batch.text.size() / 3);
     documents_.documents_of(batch, [&](const Document& document) {
+      if (chat_) return encode_example(document, encoded);
       std::string bad = document.bad;
       if (bad.empty() && special_texts_ == SpecialTexts::refuse) bad = special_token_in(document.text, batch);
       if (bad.empty()) {
@@ -38,13 +51,51 @@ class BatchEncoder {
         }
         if (document.is_last) encoded.ids.insert(encoded.ids.end(), ending_.begin(), ending_.end());
       }
-      encoded.documents.push_back({encoded.ids.size(), static_cast<int64_t>(document.text.size()), document.held_out,
-                                   document.is_last, std::move(bad)});
+      encoded.documents.push_back({encoded.ids.size(),
+                                   static_cast<int64_t>(document.text.size()),
+                                   document.held_out,
+                                   document.is_last,
+                                   std::move(bad),
+                                   {}});
     });
     return encoded;
   }
 
  private:
+  void encode_example(const Document& document, EncodedBatch& encoded) {
+    EncodedDocument& example = encoded.documents.emplace_back(
+        EncodedDocument{encoded.ids.size(), 0, document.held_out, true, document.bad, {}});
+    if (example.bad.empty())
+      if (const std::string why = why_no_conversation(*chat_template_, document.messages); !why.empty())
+        example.bad = fmt::format("{} is no conversation: {}", document.where, why);
+    if (!example.bad.empty()) return;
+    const auto first = encoded.ids.size();
+    try {
+      chat_->encode(document.messages, options_.train_on, encoded.ids, encoded.counts);
+    } catch (const Error& error) {
+      encoded.ids.resize(first);
+      encoded.counts.resize(first);
+      example.bad = fmt::format("{} is no example: {}", document.where, error.what());
+      return;
+    }
+    for (const ChatMessage& message : document.messages) example.bytes += static_cast<int64_t>(message.content.size());
+    const int64_t tokens = std::ssize(encoded.ids) - static_cast<int64_t>(first);
+    ExampleCounts& counts = example.counts;
+    if (const int64_t most = options_.sequence_length + 1; options_.sequence_length > 0 && tokens > most) {
+      const bool cuts = options_.longer == ExampleOptions::Longer::cut;
+      counts = {.cut = cuts ? 1 : 0, .cut_tokens = cuts ? tokens - most : 0, .left_out = cuts ? 0 : 1};
+      encoded.ids.resize(first + static_cast<size_t>(cuts ? most : 0));
+      encoded.counts.resize(encoded.ids.size());
+    }
+    example.end = encoded.ids.size();
+    if (counts.left_out > 0) return;
+    counts.examples = 1;
+    counts.turns = std::ranges::count_if(document.messages, [](const ChatMessage& m) { return m.role != "system"; });
+    counts.tokens = std::ssize(encoded.ids) - static_cast<int64_t>(first);
+    counts.counted = std::count(encoded.counts.begin() + static_cast<ptrdiff_t>(first), encoded.counts.end(), 1);
+    counts.without_counted = counts.counted == 0 ? 1 : 0;
+  }
+
   std::string special_token_in(std::string_view text, const TextBatch& batch) const {
     const std::string why = why_refused(special_, text, batch.begin.offset);
     return why.empty() ? ""
@@ -52,6 +103,9 @@ class BatchEncoder {
   }
 
   const Corpus& corpus_;
+  const ExampleOptions& options_;
+  const ChatTemplate* chat_template_;
+  std::optional<ChatEncoder> chat_;
   DocumentReader documents_;
   SpecialText special_;
   std::unique_ptr<Encoder> encoder_;
@@ -76,8 +130,20 @@ std::vector<int32_t> ending_of(const Tokenizer& tokenizer) {
   return ending;
 }
 
-void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
-                   PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance) {
+ExampleCounts operator+(const ExampleCounts& a, const ExampleCounts& b) {
+  return {.examples = a.examples + b.examples,
+          .turns = a.turns + b.turns,
+          .tokens = a.tokens + b.tokens,
+          .counted = a.counted + b.counted,
+          .without_counted = a.without_counted + b.without_counted,
+          .cut = a.cut + b.cut,
+          .cut_tokens = a.cut_tokens + b.cut_tokens,
+          .left_out = a.left_out + b.left_out};
+}
+
+void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
+                   const ChatTemplate* chat, int threads, PrepareFolder& folder, TokenFiles& files,
+                   const std::function<void(int64_t consumed)>& advance) {
   const SpecialText special(tokenizer);
   TextBatches batches(
       corpus, options.window_bytes,
@@ -93,7 +159,7 @@ void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const Prepa
   ordered_parallel<TextBatch, EncodedBatch>(
       threads, [&](TextBatch& batch) { return batches.next(batch); },
       [&]() -> std::function<EncodedBatch(TextBatch &&)> {
-        const auto encoder = std::make_shared<BatchEncoder>(corpus, tokenizer, options.special_texts);
+        const auto encoder = std::make_shared<BatchEncoder>(corpus, tokenizer, options, chat);
         return [encoder](TextBatch&& batch) { return encoder->encode(std::move(batch)); };
       },
       [&](EncodedBatch&& batch) {

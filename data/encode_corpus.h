@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat_template.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
 #include "data/prepare_folder.h"
@@ -22,27 +23,34 @@ struct EncodedDocument {
   int64_t bytes;  // of its text
   bool held_out, is_last;
   std::string bad;
+  ExampleCounts counts = {};  // of a conversation; one that is left out has no tokens, and is no document
 };
 struct EncodedBatch {
   std::vector<int32_t> ids;
+  std::vector<uint8_t> counts;  // of the ids of conversations: 1 if it counts, else 0
   std::vector<EncodedDocument> documents;
   TextPosition end;
   int64_t text_bytes, consumed;
 };
+
+ExampleCounts operator+(const ExampleCounts& a, const ExampleCounts& b);
 
 // Writes encoded batches in order, and knows the position.
 class TokenFiles {
  public:
   TokenFiles(const std::string& folder, const PrepareOptions& options, int64_t vocab_size, PreparePosition from)
       : skip_bad_(options.skip_bad),
-        train_(folder, "train", vocab_size, options.shard_tokens, from.train),
-        validation_(folder, "validation", vocab_size, options.shard_tokens, from.validation),
+        masked_(options.corpus.conversations.has_value()),
+        train_(folder, "train", vocab_size, options.shard_tokens, from.train, masked_),
+        validation_(folder, "validation", vocab_size, options.shard_tokens, from.validation, masked_),
         position_(std::move(from)) {}
 
   void write(const EncodedBatch& batch) {
     size_t begin = 0;
     for (const EncodedDocument& document : batch.documents) {
-      write(document, std::span(batch.ids).subspan(begin, document.end - begin));
+      const size_t count = document.end - begin;
+      write(document, std::span(batch.ids).subspan(begin, count),
+            masked_ ? std::span(batch.counts).subspan(begin, count) : std::span<const uint8_t>());
       begin = document.end;
     }
     position_.text = batch.end;
@@ -63,7 +71,7 @@ class TokenFiles {
   const TokenShards& validation() const { return validation_; }
 
  private:
-  void write(const EncodedDocument& document, std::span<const int32_t> ids) {
+  void write(const EncodedDocument& document, std::span<const int32_t> ids, std::span<const uint8_t> counts) {
     TokenShards& shards = document.held_out ? validation_ : train_;
     if (!document.bad.empty() && !position_.in_bad_document) {
       pass_over(document.bad);
@@ -74,7 +82,9 @@ class TokenFiles {
       position_.in_bad_document = !document.is_last;
       return;
     }
-    shards.add(ids, document.bytes);
+    position_.examples = position_.examples + document.counts;
+    if (document.counts.left_out > 0) return;
+    shards.add(ids, document.bytes, counts);
     if (document.is_last) shards.end_document();
   }
 
@@ -86,6 +96,7 @@ class TokenFiles {
   }
 
   int64_t skip_bad_;
+  bool masked_;
   TokenShards train_, validation_;
   PreparePosition position_;
 };
@@ -94,9 +105,10 @@ class TokenFiles {
 // last.
 std::vector<int32_t> ending_of(const Tokenizer& tokenizer);
 
-// Encodes what follows the position of `files`, and finishes them. `advance` gets the bytes of the inputs that were
-// consumed.
-void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
-                   PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance);
+// Encodes what follows the position of `files`, and finishes them. `chat` is the template of conversations, or null.
+// `advance` gets the bytes of the inputs that were consumed.
+void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
+                   const ChatTemplate* chat, int threads, PrepareFolder& folder, TokenFiles& files,
+                   const std::function<void(int64_t consumed)>& advance);
 
 }  // namespace megalith

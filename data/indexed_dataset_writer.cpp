@@ -60,17 +60,21 @@ IndexedDatasetWriter::Mark IndexedDatasetWriter::mark_of(const std::string& pref
 }
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size, int64_t longest_sequence,
-                                           const Mark& from)
+                                           const Mark& from, bool masked)
     : prefix_(prefix),
       element_(format::element_for(vocab_size)),
       longest_sequence_(longest_sequence),
       mark_(from),
       bin_(reopen(prefix + ".bin", (from.tokens + from.open_tokens) * format::bytes_of(element_))),
       lengths_(reopen(prefix + ".lengths", from.documents * int64_t{sizeof(int64_t)})),
+      mask_(masked ? reopen(prefix + ".mask", from.tokens + from.open_tokens) : nullptr),
       flushed_tokens_(from.tokens + from.open_tokens),
       flushed_documents_(from.documents) {}
 
-void IndexedDatasetWriter::add(std::span<const int32_t> ids) {
+void IndexedDatasetWriter::add(std::span<const int32_t> ids, std::span<const uint8_t> counts) {
+  CHECK(counts.size() == (mask_ ? ids.size() : 0), "{} tokens and {} marks of a {} file of tokens", ids.size(),
+        counts.size(), mask_ ? "masked" : "plain");
+  counts_.insert(counts_.end(), counts.begin(), counts.end());
   mark_.open_tokens += static_cast<int64_t>(ids.size());
   if (element_ == format::Element::int32)
     wide_.insert(wide_.end(), ids.begin(), ids.end());
@@ -98,6 +102,7 @@ void IndexedDatasetWriter::flush() {
     done += static_cast<int64_t>(values.size());
     values.clear();
   };
+  if (int64_t flushed = flushed_tokens_; mask_) write(*mask_, flushed, counts_);
   if (element_ == format::Element::int32)
     write(*bin_, flushed_tokens_, wide_);
   else
@@ -109,6 +114,7 @@ IndexedDatasetWriter::Mark IndexedDatasetWriter::sync() {
   flush();
   bin_->sync();
   lengths_->sync();
+  if (mask_) mask_->sync();
   if (!std::exchange(names_are_synced_, true)) sync_folder(prefix_.substr(0, prefix_.rfind('/')));
   return mark_;
 }
@@ -118,6 +124,8 @@ void IndexedDatasetWriter::finish() {
   const int64_t bytes = mark_.tokens * format::bytes_of(element_);
   if (bin_->size() > bytes) bin_->resize(bytes);
   bin_->sync();
+  if (mask_ && mask_->size() > mark_.tokens) mask_->resize(mark_.tokens);
+  if (mask_) mask_->sync();
   write_index();
 }
 

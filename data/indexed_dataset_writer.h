@@ -1,6 +1,6 @@
-// Writes the .bin/.idx pair of indexed_dataset.h, token by token. Memory does not depend on the number of documents:
-// their lengths go to PREFIX.lengths, from which the index is made; that file stays. A writer can continue at a mark of
-// sync(), also in another process after a crash.
+// Writes the .bin/.idx pair of indexed_dataset.h, token by token, and the .mask beside it if there is to be one. Memory
+// does not depend on the number of documents: their lengths go to PREFIX.lengths, from which the index is made; that
+// file stays. A writer can continue at a mark of sync(), also in another process after a crash.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,13 @@ class IndexedDatasetWriter {
   static Mark mark_of(const std::string& prefix);
 
   // Writes PREFIX.bin from the mark on. A document of more than longest_sequence tokens becomes several sequences.
+  // `masked`: PREFIX.mask as well.
   IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size,
-                       int64_t longest_sequence = std::numeric_limits<int32_t>::max(), const Mark& from = {0, 0, 0});
+                       int64_t longest_sequence = std::numeric_limits<int32_t>::max(), const Mark& from = {0, 0, 0},
+                       bool masked = false);
 
-  void add(std::span<const int32_t> ids);  // to the current document; ids are below vocab_size
+  // Adds to the current document; ids are below vocab_size. counts, of a masked one: of each id 1 if it counts, else 0.
+  void add(std::span<const int32_t> ids, std::span<const uint8_t> counts = {});
   void end_document();
   void drop_document();  // discards the current one
   Mark sync();           // flushes to the disk
@@ -49,11 +52,12 @@ class IndexedDatasetWriter {
   indexed_dataset::Element element_;
   int64_t longest_sequence_;
   Mark mark_;
-  std::unique_ptr<File> bin_, lengths_;
+  std::unique_ptr<File> bin_, lengths_, mask_;  // mask_: null without one
   int64_t flushed_tokens_, flushed_documents_;
   bool names_are_synced_ = false;
   std::vector<uint16_t> narrow_;  // tokens not flushed; one of the two, by the element
   std::vector<int32_t> wide_;
+  std::vector<uint8_t> counts_;
   std::vector<int64_t> new_lengths_;
 };
 

@@ -1,15 +1,18 @@
-// A Loader defines the training order of tokens as a pure function of (streams, blend, T, shuffle, seed). It has no
-// position, so resuming and any division among ranks need no state.
+// A Loader defines the training order of tokens as a pure function of (streams, blend, T, shuffle, seed, pack). It has
+// no position, so resuming and any division among ranks need no state.
 //
 // Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each. A stream has S = (size -
-// 1) / T samples. sample_order.h maps the run's samples to those of streams. Any number of threads may call it at once.
+// 1) / T samples. Those of a masked stream are its sequences of examples (packs.h). sample_order.h maps the run's
+// samples to those of streams. Any number of threads may call it at once.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/packs.h"
 #include "data/sample_order.h"
 #include "data/token_stream.h"
 
@@ -17,8 +20,10 @@ namespace megalith {
 
 class Loader {
  public:
-  // Errors: sequence_length < 1; a stream of fewer than sequence_length + 1 tokens.
-  Loader(std::vector<TokenStream> streams, Blend blend, int64_t sequence_length, bool shuffle, uint64_t seed);
+  // pack: examples of masked streams share sequences. Errors: sequence_length < 1; a stream of fewer than
+  // sequence_length + 1 tokens; those of Packs.
+  Loader(std::vector<TokenStream> streams, Blend blend, int64_t sequence_length, bool shuffle, uint64_t seed,
+         bool pack = true);
   Loader(TokenStream stream, int64_t sequence_length, bool shuffle, uint64_t seed)
       : Loader(std::vector{std::move(stream)}, Blend({1}), sequence_length, shuffle, seed) {}
 
@@ -28,8 +33,14 @@ class Loader {
   int64_t sequence_length() const { return sequence_length_; }
   // Returns the number of tokens at a stream's end that fill no sample, so that no epoch has them as targets.
   int64_t left_out(size_t stream) const {
-    return streams_[stream].size() - 1 - order_.sizes()[stream] * sequence_length_;
+    return packs(stream) ? 0 : streams_[stream].size() - 1 - order_.sizes()[stream] * sequence_length_;
   }
+  // Returns the sequences of a masked stream; null for another.
+  const Packs* packs(size_t stream) const { return packs_[stream].get(); }
+  // Returns whether a stream is masked, so that some targets may be -1.
+  bool is_masked() const;
+  // Returns how many targets of samples [first, first + count) of the run count.
+  int64_t counted(int64_t first, int64_t count) const;
 
   // Writes samples [first, first + count) of the run to inputs and targets, both (count, T).
   void fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::span<int32_t> targets) const;
@@ -43,6 +54,7 @@ class Loader {
 
  private:
   std::vector<TokenStream> streams_;
+  std::vector<std::shared_ptr<const Packs>> packs_;  // of each stream
   int64_t sequence_length_;
   SampleOrder order_;
 };

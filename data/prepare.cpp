@@ -106,6 +106,31 @@ void check_options(const PrepareOptions& options) {
   CHECK(options.window_bytes >= 1, "windows of {} bytes; give at least 1", options.window_bytes);
   CHECK(options.shard_tokens >= 0, "shards of {} tokens; give at least 1, or 0 for one file", options.shard_tokens);
   CHECK(options.skip_bad >= 0, "{} bad documents to leave out; give 0 or more", options.skip_bad);
+  CHECK(options.examples.sequence_length >= 0, "sequences of {} tokens; give at least 1, or 0 to keep examples whole",
+        options.examples.sequence_length);
+}
+
+// Error: conversations come from something else than JSON lines, or a field of two is missing.
+void check_conversations(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
+  const ConversationFields& fields = *options.corpus.conversations;
+  CHECK(fields.prompt.empty() == fields.completion.empty(),
+        "--prompt-field \"{}\" and --completion-field \"{}\": a conversation of two fields takes both; name the other",
+        fields.prompt, fields.completion);
+  for (const TextInput& input : inputs)
+    CHECK(input.json_lines,
+          "{} is a text, and conversations are JSON lines; write one object a line into a .jsonl file, with \"{}\"",
+          input.name(), fields.are_pairs() ? fields.prompt : fields.messages);
+}
+
+std::vector<TextInput> inputs_of(const PrepareOptions& options, bool has_tokenizer, LeftOut& left_out) {
+  std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json, &left_out);
+  for (const TextInput& input : inputs)
+    CHECK(has_tokenizer || input.is_plain,
+          "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
+          "write it into a file, or name a tokenizer that is there already",
+          input.name());
+  if (options.corpus.conversations) check_conversations(options, inputs);
+  return inputs;
 }
 
 // The notes of an unfinished prepare.
@@ -157,7 +182,8 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
       .most_common = {},
       .bad_documents = files.position().bad_documents,
       .first_bad = files.position().first_bad,
-      .left_out = {}};
+      .left_out = {},
+      .examples = files.position().examples};
   CHECK(report.train.documents > 0, "the texts have no document to train on{}",
         report.bad_documents > 0
             ? fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad)
@@ -166,6 +192,13 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
         "the text has one byte a document: too little for a validation set; give more text, or a validation fraction "
         "of 0");
   return report;
+}
+
+// Puts the template among the files. Returns its end of an answer if that is several tokens.
+std::string keep_template(const ChatTemplate& chat, const Tokenizer& tokenizer, const PrepareFolder& folder) {
+  write_file(folder.path(PrepareFolder::chat_template), chat_template_file(chat), {.replace = true});
+  const EndOfAnswer end = end_of_answer(chat, tokenizer);
+  return end.is_one_token ? "" : end.text;
 }
 
 // Counts the tokens, notes what was made, and moves it to OUT. `can_go_on`: the contents of pipes cannot be recognized
@@ -180,7 +213,9 @@ void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& to
     }
   const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
   report.most_common = common_tokens_of(counts, tokenizer, report.train.tokens);
-  report.special_texts = special_texts_in(counts, tokenizer, report.train.documents);
+  const bool conversations = report.examples.examples > 0;  // templates are made of special tokens
+  if (!conversations) report.special_texts = special_texts_in(counts, tokenizer, report.train.documents);
+  if (conversations) names.emplace_back(PrepareFolder::chat_template);
   if (can_go_on) {
     nlohmann::json all = to_json(Prepared{std::move(made), {names, report}});
     all[largest_ids_key] = largest_ids_in(folder.path(""), names, counts);
@@ -202,13 +237,9 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   };
   std::unique_ptr<Tokenizer> tokenizer = named_tokenizer(options.tokenizer);
   LeftOut left_out;
-  const std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json, &left_out);
-  for (const TextInput& input : inputs)
-    CHECK(tokenizer || input.is_plain,
-          "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
-          "write it into a file, or name a tokenizer that is there already",
-          input.name());
-
+  const std::vector<TextInput> inputs = inputs_of(options, tokenizer != nullptr, left_out);
+  std::optional<ChatTemplate> chat;
+  if (options.corpus.conversations) chat = chat_template(options.examples.chat_template);
   nlohmann::json made = made_of(options, inputs);
   if (auto before = made_before(options, made, tokenizer.get())) return *before;
   PrepareFolder folder(options.out);
@@ -241,12 +272,13 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
 
   int64_t told = 0;
   TokenFiles files(folder.path(""), options, tokenizer->vocab_size(), position);
-  encode_corpus(corpus, *tokenizer, options, threads, folder, files, [&](int64_t consumed) {
+  encode_corpus(corpus, *tokenizer, options, chat ? &*chat : nullptr, threads, folder, files, [&](int64_t consumed) {
     if (consumed > told) tell("encoding", told = consumed, total);
   });
   PrepareReport report = report_of(files, *tokenizer, corpus.held_out.rule());
   report.continued = noted.has_value() && !(position == PreparePosition());
   report.left_out = std::move(left_out);
+  if (chat) report.end_of_answer = keep_template(*chat, *tokenizer, folder);
   publish(report, files, *tokenizer, std::move(made), total > 0, threads, folder);
   return report;
 }

@@ -4,6 +4,12 @@
 //   OUT/tokenizer/                                                            for load_tokenizer
 //   OUT/prepared.json                                                         what was prepared and how
 //
+// Of conversations (CorpusOptions::conversations) each is an example: a document whose text a chat template makes
+// (chat_template.h), without anything before or behind it. There are besides:
+//
+//   OUT/train.mask  OUT/validation.mask   a byte for each token of the .bin: 1 if it counts in the loss, else 0
+//   OUT/chat_template.json                the template
+//
 // With shard_tokens the names are train-00000.bin, train-00001.bin, ... instead. Every document is encoded whole and
 // ends with end_of_text. documents.h and text_batches.h define documents, held_out.h those held out. A bad document is
 // an Error, or left out and counted if at most skip_bad are.
@@ -28,13 +34,32 @@
 #include <string_view>
 #include <vector>
 
+#include "data/chat_template.h"
 #include "data/corpus.h"
 #include "data/special_text.h"
 
 namespace megalith {
 
+// How conversations become examples, where CorpusOptions::conversations is set.
+struct ExampleOptions {
+  std::string chat_template;  // as for chat_template()
+  TrainOn train_on = TrainOn::answers;
+  enum class Longer { cut, leave_out };
+  int64_t sequence_length = 0;  // longer examples, of more than sequence_length + 1 tokens; 0: none is
+  Longer longer = Longer::cut;
+};
+
+// What the examples of a prepare, trained on and held out, hold. Those cut and left out are among neither's tokens.
+struct ExampleCounts {
+  int64_t examples = 0, turns = 0, tokens = 0, counted = 0;  // turns: messages of user and assistant
+  int64_t without_counted = 0;                               // examples in which no token counts
+  int64_t cut = 0, cut_tokens = 0, left_out = 0;
+  bool operator==(const ExampleCounts&) const = default;
+};
+
 struct PrepareOptions {
   CorpusOptions corpus;
+  ExampleOptions examples;
   std::string tokenizer;  // "bytes", "train:VOCAB", or a folder for load_tokenizer
   std::string out;
   int64_t shard_tokens = 0;  // 0: one file
@@ -68,7 +93,9 @@ struct PrepareReport {
   bool was_made = false;  // an earlier prepare was complete: nothing was left to do
   // Special tokens that were encoded as ids in the training texts, by name.
   std::map<std::string, int64_t> special_texts = {};
-  LeftOut left_out = {};  // in the folders that are named
+  LeftOut left_out = {};           // in the folders that are named
+  ExampleCounts examples = {};     // of conversations
+  std::string end_of_answer = {};  // of conversations whose template's end is several tokens: that
 };
 
 // Called by one thread at a time, not always the caller's, with the current stage and how many of how many bytes on the

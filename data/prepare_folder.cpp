@@ -16,16 +16,22 @@ bool is_token_file(const std::string& name) {
   for (const std::string part : {"train", "validation"}) {
     if (!name.starts_with(part)) continue;
     const std::string rest = name.substr(part.size());
-    if (rest == ".bin" || rest == ".idx") return true;
-    if (rest.starts_with("-") && (rest.ends_with(".bin") || rest.ends_with(".idx")) && rest.size() > 5 &&
-        std::all_of(rest.begin() + 1, rest.end() - 4, [](char c) { return c >= '0' && c <= '9'; }))
+    const size_t dot = rest.rfind('.');
+    if (dot == std::string::npos) continue;
+    const std::string ending = rest.substr(dot);
+    if (ending != ".bin" && ending != ".idx" && ending != ".mask") continue;
+    if (dot == 0 ||
+        (dot > 1 && rest[0] == '-' && std::all_of(rest.begin() + 1, rest.begin() + std::ptrdiff_t(dot), [](char c) {
+           return c >= '0' && c <= '9';
+         })))
       return true;
   }
   return false;
 }
 
 bool is_published(const std::string& name) {
-  return name == "tokenizer" || name == PrepareFolder::prepared || is_token_file(name);
+  return name == "tokenizer" || name == PrepareFolder::prepared || name == PrepareFolder::chat_template ||
+         is_token_file(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {

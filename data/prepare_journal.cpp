@@ -38,6 +38,22 @@ PrepareReport::Part part_from(const nlohmann::json& j) {
   return {count_from(j.at(0)), count_from(j.at(1)), count_from(j.at(2))};
 }
 
+nlohmann::json to_json(const ExampleCounts& c) {
+  return {c.examples, c.turns, c.tokens, c.counted, c.without_counted, c.cut, c.cut_tokens, c.left_out};
+}
+ExampleCounts examples_from(const nlohmann::json& parent) {
+  if (!parent.contains("examples")) return {};
+  const auto at = [&](size_t i) { return count_from(parent.at("examples").at(i)); };
+  return {.examples = at(0),
+          .turns = at(1),
+          .tokens = at(2),
+          .counted = at(3),
+          .without_counted = at(4),
+          .cut = at(5),
+          .cut_tokens = at(6),
+          .left_out = at(7)};
+}
+
 // The bytes need not be UTF-8.
 nlohmann::json bytes_to_json(std::string_view bytes) { return std::vector<uint8_t>(bytes.begin(), bytes.end()); }
 std::string bytes_from(const nlohmann::json& j) {
@@ -49,18 +65,20 @@ std::string bytes_from(const nlohmann::json& j) {
 }  // namespace
 
 nlohmann::json to_json(const PreparePosition& p) {
-  return {{"input", p.text.input},
-          {"offset", p.text.offset},
-          {"lines", p.text.lines},
-          {"in_document", p.text.in_document},
-          {"held_out", p.text.held_out},
-          {"in_end", p.text.in_end},
-          {"document_begin", p.text.document_begin},
-          {"in_bad_document", p.in_bad_document},
-          {"bad_documents", p.bad_documents},
-          {"first_bad", bytes_to_json(p.first_bad)},
-          {"train", to_json(p.train)},
-          {"validation", to_json(p.validation)}};
+  nlohmann::json json{{"input", p.text.input},
+                      {"offset", p.text.offset},
+                      {"lines", p.text.lines},
+                      {"in_document", p.text.in_document},
+                      {"held_out", p.text.held_out},
+                      {"in_end", p.text.in_end},
+                      {"document_begin", p.text.document_begin},
+                      {"in_bad_document", p.in_bad_document},
+                      {"bad_documents", p.bad_documents},
+                      {"first_bad", bytes_to_json(p.first_bad)},
+                      {"train", to_json(p.train)},
+                      {"validation", to_json(p.validation)}};
+  if (!(p.examples == ExampleCounts())) json["examples"] = to_json(p.examples);
+  return json;
 }
 
 PreparePosition position_from(const nlohmann::json& j) {
@@ -77,27 +95,45 @@ PreparePosition position_from(const nlohmann::json& j) {
           .validation = mark_from(j.at("validation")),
           .in_bad_document = j.at("in_bad_document").get<bool>(),
           .bad_documents = count("bad_documents"),
-          .first_bad = bytes_from(j.at("first_bad"))};
+          .first_bad = bytes_from(j.at("first_bad")),
+          .examples = examples_from(j)};
 }
 
 nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
   nlohmann::json texts = nlohmann::json::array();
   for (const TextInput& input : inputs)
     texts.push_back({bytes_to_json(input.path), input.size, input.modified, input.json_lines});
-  return {{"version", 1},
-          {"texts", texts},
-          {"--tokenizer", options.tokenizer},
-          {"--separator", bytes_to_json(options.corpus.separator)},
-          {"--field", bytes_to_json(options.corpus.field)},
-          {"--validation", options.corpus.held_out_fraction},
-          {"--special-tokens", static_cast<int>(options.special_texts)},
-          {"--shard-tokens", options.shard_tokens}};
+  nlohmann::json made{{"version", 1},
+                      {"texts", texts},
+                      {"--tokenizer", options.tokenizer},
+                      {"--separator", bytes_to_json(options.corpus.separator)},
+                      {"--field", bytes_to_json(options.corpus.field)},
+                      {"--validation", options.corpus.held_out_fraction},
+                      {"--special-tokens", static_cast<int>(options.special_texts)},
+                      {"--shard-tokens", options.shard_tokens}};
+  if (const auto& fields = options.corpus.conversations) {
+    const ExampleOptions& examples = options.examples;
+    made["--template"] = bytes_to_json(chat_template_file(chat_template(examples.chat_template)));
+    made["--field"] = bytes_to_json(fields->messages);
+    made["--prompt-field"] = bytes_to_json(fields->prompt);
+    made["--completion-field"] = bytes_to_json(fields->completion);
+    made["--train-on"] = static_cast<int>(examples.train_on);
+    made["--sequence-length"] = examples.sequence_length;
+    made["--longer"] = static_cast<int>(examples.longer);
+  }
+  return made;
 }
 
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now) {
   for (const char* option :
        {"version", "--tokenizer", "--separator", "--field", "--validation", "--special-tokens", "--shard-tokens"})
     if (!before.contains(option) || before.at(option) != now.at(option)) return fmt::format("{} is another", option);
+  // Those of conversations alone.
+  for (const char* option :
+       {"--template", "--prompt-field", "--completion-field", "--train-on", "--sequence-length", "--longer"})
+    if (before.contains(option) != now.contains(option) ||
+        (now.contains(option) && before.at(option) != now.at(option)))
+      return fmt::format("{} is another", option);
   const nlohmann::json &old_texts = before.at("texts"), &texts = now.at("texts");
   for (size_t i = 0; i < std::max(old_texts.size(), texts.size()); i++) {
     if (i >= texts.size()) return fmt::format("{} is missing", bytes_from(old_texts.at(i).at(0)));
@@ -134,16 +170,17 @@ nlohmann::json to_json(const PrepareMade& made) {
   const PrepareReport& r = made.report;
   nlohmann::json common = nlohmann::json::array();
   for (const auto& [text, share] : r.most_common) common.push_back({bytes_to_json(text), share});
-  return {{"names", made.names},
-          {"report",
-           {{"train", to_json(r.train)},
-            {"validation", to_json(r.validation)},
-            {"vocab_size", r.vocab_size},
-            {"bytes_per_token", r.bytes_per_token},
-            {"held_out", static_cast<int>(r.held_out)},
-            {"most_common", common},
-            {"bad_documents", r.bad_documents},
-            {"first_bad", bytes_to_json(r.first_bad)}}}};
+  nlohmann::json report{{"train", to_json(r.train)},
+                        {"validation", to_json(r.validation)},
+                        {"vocab_size", r.vocab_size},
+                        {"bytes_per_token", r.bytes_per_token},
+                        {"held_out", static_cast<int>(r.held_out)},
+                        {"most_common", common},
+                        {"bad_documents", r.bad_documents},
+                        {"first_bad", bytes_to_json(r.first_bad)}};
+  if (!(r.examples == ExampleCounts())) report["examples"] = to_json(r.examples);
+  if (!r.end_of_answer.empty()) report["end_of_answer"] = r.end_of_answer;
+  return {{"names", made.names}, {"report", report}};
 }
 
 PrepareMade made_from(const nlohmann::json& json) {
@@ -157,7 +194,9 @@ PrepareMade made_from(const nlohmann::json& json) {
                               .held_out = rule_from(j.at("held_out")),
                               .most_common = {},
                               .bad_documents = count_from(j.at("bad_documents")),
-                              .first_bad = bytes_from(j.at("first_bad"))}};
+                              .first_bad = bytes_from(j.at("first_bad")),
+                              .examples = examples_from(j),
+                              .end_of_answer = j.value("end_of_answer", "")}};
   for (const nlohmann::json& token : as_list(j.at("most_common")))
     made.report.most_common.push_back({bytes_from(token.at(0)), real_number(token.at(1), 0, 1)});
   return made;

@@ -18,6 +18,7 @@ struct PreparePosition {
   bool in_bad_document = false;  // its further parts are left out too
   int64_t bad_documents = 0;
   std::string first_bad;
+  ExampleCounts examples = {};  // of conversations
 
   bool operator==(const PreparePosition&) const = default;
 };

@@ -17,10 +17,12 @@ bool is_file(const std::string& path) {
   return fs::exists(path, absent) && !fs::is_directory(path, absent);
 }
 
-// Returns files, without the .idx files beside them.
+// Returns files, without the .idx and .mask files beside them.
 std::vector<std::string> token_files(const std::string& pattern) {
   std::vector<std::string> paths = paths_matching(pattern);
-  std::erase_if(paths, [](const std::string& path) { return !is_file(path) || path.ends_with(".idx"); });
+  std::erase_if(paths, [](const std::string& path) {
+    return !is_file(path) || path.ends_with(".idx") || path.ends_with(".mask");
+  });
   return paths;
 }
 
@@ -101,7 +103,9 @@ LeftOut left_out_of(const std::string& name) {
   return left_out;
 }
 
-std::vector<std::string> matches_of(const std::string& name) { return files_there(part_meant("data.train", name)); }
+std::vector<std::string> matches_of(const std::string& name, const std::string& key) {
+  return files_there(part_meant(key, name));
+}
 
 std::vector<std::string> files_of(const std::string& key, const std::string& source) {
   check_is_path(source);

@@ -24,7 +24,7 @@ struct DataSource {
 std::vector<DataSource> parse_sources(const std::string& key, const std::string& text);
 
 // Returns the files of a source that exist. files_of refuses none, a missing shard, and an ambiguous prefix.
-std::vector<std::string> matches_of(const std::string& name);
+std::vector<std::string> matches_of(const std::string& name, const std::string& key = "data.train");
 
 // Counts what a pattern matches beside its files, or does not enter, by kind.
 LeftOut left_out_of(const std::string& name);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,10 +28,17 @@ constexpr int64_t longest_line = int64_t{128} << 20, longest_uncut = int64_t{8} 
 // Maps (input, offset) of each document of a text to its length.
 using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;
 
+// Where a JSON line has its conversation: messages in one field, or a prompt and its completion in one each.
+struct ConversationFields {
+  std::string messages = "messages", prompt = {}, completion = {};
+  bool are_pairs() const { return !prompt.empty(); }
+};
+
 struct Corpus {
   std::vector<TextInput> inputs;
-  std::string separator;  // between documents of a text; empty: a file is one document
-  std::string field;      // of a JSON line: its text
+  std::string separator;                            // between documents of a text; empty: a file is one document
+  std::string field;                                // of a JSON line: its text
+  std::optional<ConversationFields> conversations;  // instead of texts; inputs are JSON lines then
   HoldOut held_out;
   DocumentSizes sizes;  // of all documents in texts, if the ends of documents are held out
   // Opens an input; a pipe can be opened once.

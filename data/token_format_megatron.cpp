@@ -1,4 +1,4 @@
-// Reads the .bin/.idx pair of indexed_dataset.h.
+// Reads the .bin/.idx pair of indexed_dataset.h, with the .mask beside it if there is one.
 #include <array>
 
 #include "data/indexed_dataset.h"
@@ -83,9 +83,12 @@ Index check_index(const MappedFile& file) {
 // Tokens with the document bounds of their index.
 class IndexedTokens final : public TokenSource {
  public:
-  IndexedTokens(std::unique_ptr<TokenSource> tokens, std::unique_ptr<MappedFile> index, const Index& checked)
+  // `mask` may be null.
+  IndexedTokens(std::unique_ptr<TokenSource> tokens, std::unique_ptr<MappedFile> index,
+                std::unique_ptr<MappedFile> mask, const Index& checked)
       : tokens_(std::move(tokens)),
         index_(std::move(index)),
+        mask_(std::move(mask)),
         sequences_(checked.sequences),
         documents_(checked.documents),
         width_(format::bytes_of(checked.element)) {}
@@ -94,6 +97,11 @@ class IndexedTokens final : public TokenSource {
   int32_t max_possible_token() const override { return tokens_->max_possible_token(); }
   void read(int64_t begin, std::span<int32_t> out) const override { tokens_->read(begin, out); }
   int32_t max_token(int64_t begin, int64_t end) const override { return tokens_->max_token(begin, end); }
+
+  bool is_masked() const override { return mask_ != nullptr; }
+  void read_mask(int64_t begin, std::span<uint8_t> out) const override {
+    mask_->read(begin, out.data(), std::ssize(out));
+  }
 
   std::optional<int64_t> document_after(int64_t at) const override {
     int64_t low = 0, high = documents_;  // the first document that begins behind `at` is among [low, high]
@@ -116,7 +124,7 @@ class IndexedTokens final : public TokenSource {
   }
 
   std::unique_ptr<TokenSource> tokens_;
-  std::unique_ptr<MappedFile> index_;
+  std::unique_ptr<MappedFile> index_, mask_;
   int64_t sequences_, documents_, width_;
 };
 
@@ -148,7 +156,15 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
     tokens = std::make_unique<PackedTokens<uint16_t>>(std::move(bin), 0);
   else
     tokens = std::make_unique<PackedTokens<int32_t>>(std::move(bin), 0);
-  return std::make_unique<IndexedTokens>(std::move(tokens), std::move(idx), index);
+  std::unique_ptr<MappedFile> mask;
+  if (const std::string mask_path = mask_beside(bin_path); !mask_path.empty()) {
+    mask = std::make_unique<MappedFile>(mask_path);
+    CHECK(static_cast<int64_t>(mask->bytes().size()) == index.tokens,
+          "{} has {} bytes, but {} lists {} tokens, and each has one byte there; one of the two is truncated or of "
+          "another run: prepare the text again",
+          mask_path, mask->bytes().size(), idx_path, index.tokens);
+  }
+  return std::make_unique<IndexedTokens>(std::move(tokens), std::move(idx), std::move(mask), index);
 }
 
 }  // namespace megalith

@@ -22,6 +22,24 @@ bool is_blank(std::string_view text, size_t at) {
   return CharacterSet::white_space().contains(c.code_point) || text.substr(at).starts_with(blank_mark);
 }
 
+// Takes the characters off a change's beginning and end that are the same before and after.
+TextNormalizer::Change narrowed(TextNormalizer::Change c, std::string_view before, std::string_view after) {
+  const auto left = [&] { return std::min(c.end - c.begin, c.new_end - c.new_begin); };
+  while (left() > 0) {
+    const size_t size = size_at(before.substr(0, c.end), c.begin);
+    if (size > left() || before.substr(c.begin, size) != after.substr(c.new_begin, size)) break;
+    c.begin += size;
+    c.new_begin += size;
+  }
+  while (left() > 0) {
+    const size_t size = character_before(bytes_of(before) + c.begin, bytes_of(before) + c.end).bytes;
+    if (size > left() || before.substr(c.end - size, size) != after.substr(c.new_end - size, size)) break;
+    c.end -= size;
+    c.new_end -= size;
+  }
+  return c;
+}
+
 }  // namespace
 
 size_t TokenWalk::end_of(std::string_view token, size_t at) const {
@@ -77,7 +95,8 @@ void places_before(const TextNormalizer& normalizer, const std::vector<TextNorma
     const auto unchanged = [&](size_t until) {
       for (; at < until; at++, from++) origin[at] = {from, from + 1};
     };
-    for (const TextNormalizer::Change& change : changes) {
+    for (const TextNormalizer::Change& whole : changes) {
+      const TextNormalizer::Change change = narrowed(whole, before, normalized);
       unchanged(change.new_begin);
       for (; at < change.new_end; at++) origin[at] = {change.begin, change.end};
       from = change.end;

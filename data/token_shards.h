@@ -21,18 +21,20 @@ class TokenShards {
     bool operator==(const Mark&) const = default;
   };
 
-  // shard_tokens 0: one file, NAME. The first document creates the first file.
+  // shard_tokens 0: one file, NAME. The first document creates the first file. masked: with a .mask beside each.
   TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
-              const Mark& from);
+              const Mark& from, bool masked = false);
 
-  void add(std::span<const int32_t> ids, int64_t bytes);  // to the current document, for so many bytes of text
+  // Adds to the current document, for so many bytes of text; `counts` as of IndexedDatasetWriter::add.
+  void add(std::span<const int32_t> ids, int64_t bytes, std::span<const uint8_t> counts = {});
   void end_document();
   void drop_document();
   Mark sync();
   void finish();  // writes the indices; may be repeated
 
   const Mark& mark() const { return mark_; }
-  // Returns the finished files, each index before its tokens: a .bin without its .idx would be taken for a raw one.
+  // Returns the finished files, each index and mask before its tokens: a .bin without its .idx would be taken for a raw
+  // one, and without its .mask all of it would count.
   std::vector<std::string> files() const;
 
  private:
@@ -43,6 +45,7 @@ class TokenShards {
   std::string folder_, name_;
   int64_t vocab_size_, shard_tokens_;
   Mark mark_;
+  bool masked_;
   std::unique_ptr<IndexedDatasetWriter> writer_;
 };
 

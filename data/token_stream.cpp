@@ -9,11 +9,20 @@
 
 namespace megalith {
 
-std::string index_beside(const std::string& path) {
-  const std::string index = std::filesystem::path(path).replace_extension(".idx").string();
+namespace {
+
+std::string file_beside(const std::string& path, const char* ending) {
+  const std::string file = std::filesystem::path(path).replace_extension(ending).string();
   std::error_code absent;
-  return index != path && std::filesystem::exists(index, absent) ? index : "";
+  return file != path && std::filesystem::exists(file, absent) ? file : "";
 }
+
+}  // namespace
+
+std::string index_beside(const std::string& path) { return file_beside(path, ".idx"); }
+std::string mask_beside(const std::string& path) { return file_beside(path, ".mask"); }
+
+void TokenSource::read_mask(int64_t, std::span<uint8_t>) const { FAIL("tokens without a mask: all count"); }
 
 namespace {
 
@@ -45,6 +54,15 @@ class JoinedTokens final : public TokenSource {
     const int64_t first = ends_[part] - parts_[part]->size();
     const std::optional<int64_t> found = parts_[part]->document_after(at - first);
     return found ? std::optional(first + *found) : std::nullopt;
+  }
+  bool is_masked() const override { return parts_.front()->is_masked(); }
+  void read_mask(int64_t begin, std::span<uint8_t> out) const override {
+    for_each_part(begin, begin + static_cast<int64_t>(out.size()),
+                  [&](const TokenSource& part, int64_t from, int64_t to) {
+                    const auto count = static_cast<size_t>(to - from);
+                    part.read_mask(from, out.first(count));
+                    out = out.subspan(count);
+                  });
   }
   int32_t max_token(int64_t begin, int64_t end) const override {
     int32_t most = 0;
@@ -78,9 +96,13 @@ TokenStream TokenStream::open(const std::string& path) {
   stream.files_ = {path};
   if (const std::string index = index_beside(path); !index.empty()) {
     stream.source_ = open_megatron(path, index, stream.documents_);
-    stream.format_ = "Megatron-LM's IndexedDataset";
+    stream.format_ = stream.is_masked() ? "Megatron-LM's IndexedDataset with a mask" : "Megatron-LM's IndexedDataset";
     return stream;
   }
+  CHECK(mask_beside(path).empty() || std::filesystem::path(path).extension() != ".bin",
+        "{} has a mask beside it, {}, and no index, {}, which says where its examples begin; put it back, or prepare "
+        "again",
+        path, mask_beside(path), std::filesystem::path(path).replace_extension(".idx").string());
   CHECK(!is_megatron_index(path), "{} is the index of a token file and holds no tokens; name the file itself, {}", path,
         std::filesystem::path(path).replace_extension(".bin").string());
   if (has_llmc_header(path)) {
@@ -108,6 +130,10 @@ TokenStream TokenStream::open(const std::string& name, const std::vector<std::st
   std::vector<std::shared_ptr<const TokenSource>> parts;
   for (const std::string& path : paths) {
     const TokenStream one = open(path);
+    CHECK(parts.empty() || one.is_masked() == parts.front()->is_masked(),
+          "{}: {} has {}, and {} has {}; put the .mask files back that `megalith prepare` made, or name one kind alone",
+          name, paths.front(), parts.front()->is_masked() ? "a mask" : "no mask", path,
+          one.is_masked() ? "one" : "none");
     parts.push_back(one.source_);
     all.raw_ = all.raw_ || one.raw_;
     if (all.format_.find(one.format_) == std::string::npos)
@@ -130,6 +156,16 @@ int32_t TokenStream::max_token(int64_t begin, int64_t end) const {
   CHECK(0 <= begin && begin < end && end <= size(), "the largest of tokens [{}, {}) of {}, which holds {}", begin, end,
         path_, size());
   return source_->max_token(begin, end);
+}
+
+void TokenStream::read_mask(int64_t begin, std::span<uint8_t> out) const {
+  const auto count = static_cast<int64_t>(out.size());
+  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "the mask of tokens [{}, {}) of {}, which holds {}",
+        begin, begin + count, path_, size());
+  source_->read_mask(begin, out);
+  const auto bad = std::ranges::find_if(out, [](uint8_t counts) { return counts > 1; });
+  CHECK(bad == out.end(), "the mask of {} has the byte {} for token {}, and bytes are 0 or 1; prepare again", path_,
+        *bad, begin + (bad - out.begin()));
 }
 
 std::vector<int64_t> TokenStream::document_begins(int64_t begin, int64_t end) const {

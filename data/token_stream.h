@@ -2,7 +2,8 @@
 // mapping; any number of threads may read at once.
 //
 // Formats, recognised by what is found:
-//   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order
+//   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order;
+//                                   with X.mask as well a byte for each token, 1 if it counts in the loss, else 0
 //   X.bin beginning with llm.c's header (256 int32: 20240520, 1, number of tokens), then uint16 tokens; or, of magic
 //                                   20240801 and version 7, uint32 tokens
 //   a file with numpy's magic       integers of any width
@@ -33,12 +34,16 @@ class TokenSource {
   virtual int32_t max_possible_token() const = 0;
   // Returns the first token behind `at` at which a document begins; size() if none does; nothing if it is unknown.
   virtual std::optional<int64_t> document_after(int64_t) const { return {}; }
+  // Of tokens with a mask: writes of each whether it counts, 1 or 0.
+  virtual bool is_masked() const { return false; }
+  virtual void read_mask(int64_t begin, std::span<uint8_t> out) const;
 };
 
 constexpr int64_t unknown_documents = -1;
 
-// Returns the .idx that belongs to a token file, or "".
+// Returns the .idx, or the .mask (prepare.h), that belongs to a token file, or "".
 std::string index_beside(const std::string& path);
+std::string mask_beside(const std::string& path);
 
 class TokenStream {
  public:
@@ -57,6 +62,11 @@ class TokenStream {
   bool is_raw() const { return raw_; }                     // (some of) these were taken for uint16 without a header
   void read(int64_t begin, std::span<int32_t> out) const;  // tokens [begin, begin + out.size())
   int32_t max_token(int64_t begin, int64_t end) const;     // scans [begin, end) at memory speed
+  // Returns whether a mask says which tokens count; then documents are examples.
+  bool is_masked() const { return source_->is_masked(); }
+  // Writes of tokens [begin, begin + out.size()) of a masked stream whether each counts, 1 or 0. Error: a byte of the
+  // mask is neither.
+  void read_mask(int64_t begin, std::span<uint8_t> out) const;
   // Returns where documents begin in (begin, end), relative to `begin`; none if the format knows no documents.
   std::vector<int64_t> document_begins(int64_t begin, int64_t end) const;
 

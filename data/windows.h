@@ -1,21 +1,25 @@
 // Every target of one or several streams once, for evaluation with a limited context: consecutive windows of T tokens,
-// and a shorter one at the end of each stream.
+// and a shorter one at the end of each stream. Of a masked stream the windows are its sequences of examples, packed
+// (packs.h), and its targets are those that count.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "data/packs.h"
 #include "data/token_stream.h"
 
 namespace megalith {
 
 class Windows {
  public:
-  // Error: a stream of fewer than two tokens, which has no target.
+  // Errors: a stream of fewer than two tokens, which has no target; those of Packs.
   Windows(std::vector<TokenStream> streams, int64_t length);
 
   const std::vector<TokenStream>& streams() const { return streams_; }
+  bool is_masked() const;  // whether one of them is
   int64_t length() const { return length_; }
   int64_t size() const { return ends_.back(); }
   int64_t targets(int64_t windows) const;  // in the first so many windows
@@ -30,10 +34,12 @@ class Windows {
     const TokenStream& tokens;
     int64_t begin, end;  // of the window's inputs
   };
+  size_t stream_of(int64_t i) const;
   Window at(int64_t i) const;
   int64_t begin_of(size_t stream) const { return stream == 0 ? 0 : ends_[stream - 1]; }
 
   std::vector<TokenStream> streams_;
+  std::vector<std::shared_ptr<const Packs>> packs_;  // of each stream; null unless it is masked
   int64_t length_;
   std::vector<int64_t> ends_;  // of each stream, in windows
 };

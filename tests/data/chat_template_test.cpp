@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/system/json.h"
@@ -155,6 +156,20 @@ TEST(ChatTemplate, AllTokensButTheFirstCountIfAllAreTrainedOn) {
   EXPECT_EQ(counts.size(), ids.size());
   EXPECT_EQ(counts[0], 0);
   EXPECT_EQ(std::ranges::count(counts, 1), std::ssize(ids) - 1);
+}
+
+// What a normalizer leaves as it is keeps its place, beside what it changes.
+TEST(TokenPlaces, AChangedCharacterTakesNoNeighbourWithIt) {
+  if (!std::filesystem::exists(families())) GTEST_SKIP() << families() << " is not there: NFC is not tried";
+  const auto tokenizer = load_tokenizer(families() + "/qwen");
+  Ids ids;
+  std::vector<TokenPlace> places;
+  tokenizer->encoder()->encode_places("t\nA\u030a\n", ids, places);
+  EXPECT_EQ(tokenizer->decode(ids), "t\n\u00c5\n");
+  ASSERT_GE(places.size(), 4u);
+  EXPECT_EQ(places[1], (TokenPlace{1, 2}));
+  for (size_t i = 2; i + 1 < places.size(); i++) EXPECT_EQ(places[i], (TokenPlace{2, 5}));
+  EXPECT_EQ(places.back(), (TokenPlace{5, 6}));
 }
 
 // Places: those of tokens whose bytes are the text's own are exact; all are in order and leave out blanks only.

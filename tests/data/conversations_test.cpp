@@ -1,0 +1,209 @@
+// prepare of conversations: ids, masks and statistics are those of ../shared/sft; examples are cut or left out; what is
+// no conversation is said with its line; prepares go on and depend on no thread.
+#include <nlohmann/json.hpp>
+
+#include "data/prepare.h"
+#include "data/token_stream.h"
+#include "kernels/system/json.h"
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<int32_t>;
+using test::Scratch;
+
+std::string sft() { return MEGALITH_SOURCE_DIR "/../shared/sft"; }
+
+PrepareOptions options_of(std::vector<std::string> texts, const std::string& out, const std::string& name,
+                          const std::string& tokenizer = "bytes") {
+  PrepareOptions options;
+  options.corpus.texts = std::move(texts);
+  options.corpus.conversations = ConversationFields();
+  options.corpus.held_out_fraction = 0;
+  options.examples.chat_template = name;
+  options.tokenizer = tokenizer;
+  options.out = out;
+  return options;
+}
+
+struct Tokens {
+  std::vector<Ids> ids;
+  std::vector<std::vector<uint8_t>> counts;
+};
+Tokens tokens_in(const std::string& path) {
+  const TokenStream stream = TokenStream::open(path);
+  std::vector<int64_t> bounds = stream.document_begins(0, stream.size());
+  bounds.insert(bounds.begin(), 0);
+  bounds.push_back(stream.size());
+  Tokens all;
+  for (size_t i = 0; i + 1 < bounds.size(); i++) {
+    const auto size = static_cast<size_t>(bounds[i + 1] - bounds[i]);
+    stream.read(bounds[i], all.ids.emplace_back(size));
+    stream.read_mask(bounds[i], all.counts.emplace_back(size));
+  }
+  return all;
+}
+
+std::string line_of(const std::string& user, const std::string& answer) {
+  return Json{{"messages", {{{"role", "user"}, {"content", user}}, {{"role", "assistant"}, {"content", answer}}}}}
+             .dump() +
+         "\n";
+}
+
+TEST(Conversations, AreExamplesWithTheMasksOfTransformers) {
+  if (!std::filesystem::exists(sft())) GTEST_SKIP() << sft() << " is not there: no rendering is compared";
+  for (const char* name : {"chatml", "llama3", "mistral", "zephyr", "plain"}) {
+    std::vector<Ids> ids;
+    std::vector<std::vector<uint8_t>> masks;
+    std::ifstream rows(sft() + "/rendered/" + name + ".jsonl");
+    for (std::string line; std::getline(rows, line);) {
+      const Json row = parse_json(line);
+      ids.push_back(row.at("ids"));
+      masks.push_back(row.at("mask"));
+    }
+    for (const int threads : {1, 3}) {
+      const Scratch scratch;
+      PrepareOptions options =
+          options_of({sft() + "/conversations.jsonl"}, scratch.path("c"), name, sft() + "/tokenizer");
+      options.threads = threads;
+      options.window_bytes = 1000;
+      const PrepareReport report = prepare(options);
+      EXPECT_EQ(report.examples.examples, 30);
+      EXPECT_GT(report.examples.without_counted, 0);
+      PrepareOptions pairs = options_of({sft() + "/pairs.jsonl"}, scratch.path("p"), name, sft() + "/tokenizer");
+      pairs.corpus.conversations = ConversationFields{.prompt = "prompt", .completion = "completion"};
+      pairs.threads = threads;
+      EXPECT_EQ(prepare(pairs).examples.turns, 60);
+      Tokens found = tokens_in(scratch.path("c/train.bin")), more = tokens_in(scratch.path("p/train.bin"));
+      found.ids.insert(found.ids.end(), more.ids.begin(), more.ids.end());
+      found.counts.insert(found.counts.end(), more.counts.begin(), more.counts.end());
+      EXPECT_EQ(found.ids, ids) << name;
+      EXPECT_EQ(found.counts, masks) << name;
+      EXPECT_EQ(chat_template(scratch.path("c/chat_template.json")).assistant, chat_template(name).assistant);
+    }
+  }
+}
+
+TEST(Conversations, LongOnesAreCutOrLeftOut) {
+  const Scratch scratch;
+  const std::string text = scratch.write("x.jsonl", line_of("a", "b") + line_of("a", std::string(100, 'b')));
+  PrepareOptions options = options_of({text}, scratch.path("cut"), "zephyr");
+  options.examples.sequence_length = 60;
+  const PrepareReport cut = prepare(options);
+  EXPECT_EQ(cut.examples.examples, 2);
+  EXPECT_EQ(cut.examples.cut, 1);
+  const Tokens tokens = tokens_in(scratch.path("cut/train.bin"));
+  EXPECT_EQ(tokens.ids[1].size(), 61u);
+  EXPECT_EQ(cut.examples.tokens, std::ssize(tokens.ids[0]) + 61);
+  options.out = scratch.path("left");
+  options.examples.longer = ExampleOptions::Longer::leave_out;
+  const PrepareReport left = prepare(options);
+  EXPECT_EQ(left.examples.examples, 1);
+  EXPECT_EQ(left.examples.left_out, 1);
+  EXPECT_EQ(tokens_in(scratch.path("left/train.bin")).ids.size(), 1u);
+  EXPECT_EQ(left.end_of_answer, "</s>") << "bytes know no special token";
+}
+
+TEST(Conversations, AllTokensCountIfAllAreTrainedOn) {
+  const Scratch scratch;
+  PrepareOptions options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "plain");
+  options.examples.train_on = TrainOn::all;
+  EXPECT_EQ(prepare(options).examples.counted, prepare(options).examples.tokens - 1);
+}
+
+TEST(Conversations, WholeOnesAreHeldOut) {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 40; i++) lines += line_of("question " + std::to_string(i), "answer");
+  PrepareOptions options = options_of({scratch.write("x.jsonl", lines)}, scratch.path("out"), "plain");
+  options.corpus.held_out_fraction = 0.25;
+  const PrepareReport report = prepare(options);
+  EXPECT_GT(report.validation.documents, 2);
+  EXPECT_EQ(report.validation.documents + report.train.documents, 40);
+  EXPECT_EQ(tokens_in(scratch.path("out/validation.bin")).counts[0].back(), 0);
+}
+
+TEST(Conversations, WhatIsNoneIsSaidWithItsLine) {
+  const Scratch scratch;
+  const auto fails = [&](const std::string& lines, auto... words) {
+    const std::string good = line_of("a", "b");
+    PrepareOptions options = options_of({scratch.write("x.jsonl", good + lines)}, scratch.path("out"), "chatml");
+    const std::string message = message_of([&] { prepare(options); });
+    for (const std::string& word : {std::string(words)...}) EXPECT_NE(message.find(word), std::string::npos) << message;
+  };
+  fails(R"({"messages": [{"role": "assistant", "content": "x"}]})", "x.jsonl, line 2 (at byte", "user is due");
+  fails(R"({"messages": [{"role": "user"}]})", "line 2", "message 1 of 1 has no \"content\"");
+  fails(R"({"messages": [{"role": "user", "content": null}]})", "\"content\" that is no string but null");
+  fails(R"({"messages": ["x"]})", "message 1 of 1 is a string");
+  fails(R"({"messages": "x"})", "\"messages\" is no list but a string");
+  fails(R"({"messages": []})", "there is no message");
+  fails(R"({"text": "x"})", "without \"messages\"", "--prompt-field and --completion-field");
+  fails("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "not UTF-8", "0xff");
+  fails(R"({"messages": [{"role": "user", "content": "a\u0000"}]})", "NUL character");
+  PrepareOptions options = options_of({scratch.write("t.txt", "text")}, scratch.path("out"), "chatml");
+  EXPECT_ERROR(prepare(options), "t.txt is a text, and conversations are JSON lines");
+  options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "chatlm");
+  EXPECT_ERROR(prepare(options), "chatlm is neither a built-in one nor a file");
+  options = options_of({scratch.path("x.jsonl")}, scratch.path("out"), "chatml");
+  options.corpus.conversations->prompt = "prompt";
+  EXPECT_ERROR(prepare(options), "takes both");
+  options = options_of({scratch.write("x.jsonl", R"({"messages": []})")}, scratch.path("out"), "chatml");
+  options.corpus.conversations.reset();
+  EXPECT_ERROR(prepare(options), "conversations take --template");
+  options = options_of({scratch.write("x.jsonl", line_of("a", "b") + "{}\n")}, scratch.path("some"), "chatml");
+  options.skip_bad = 1;
+  EXPECT_EQ(prepare(options).bad_documents, 1);
+}
+
+TEST(Conversations, AnEqualPrepareIsRecognizedAndAnotherIsNot) {
+  const Scratch scratch;
+  PrepareOptions options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "chatml");
+  const PrepareReport first = prepare(options), again = prepare(options);
+  EXPECT_TRUE(again.was_made);
+  EXPECT_EQ(again.examples, first.examples);
+  EXPECT_EQ(again.end_of_answer, first.end_of_answer);
+  options.examples.chat_template = "zephyr";
+  EXPECT_ERROR(prepare(options), "--template is another");
+  options.corpus.conversations.reset();
+  EXPECT_ERROR(prepare(options), "is another");
+}
+
+// A prepare that fails after a note goes on there, with shards, and makes the same files.
+TEST(Conversations, APrepareThatWasCutOffGoesOn) {
+  const Scratch scratch;
+  std::vector<std::string> texts;
+  for (int file = 0; file < 20; file++) {
+    std::string lines;
+    for (int i = 0; i < 10; i++)
+      lines += line_of("q " + std::to_string(i), std::string(static_cast<size_t>(10 * file + i), 'x'));
+    texts.push_back(scratch.write(fmt::format("x{:02}.jsonl", file), lines));
+  }
+  PrepareOptions options = options_of(texts, scratch.path("whole"), "chatml");
+  options.shard_tokens = 5000;
+  const PrepareReport whole = prepare(options);
+  options.out = scratch.path("cut");
+  options.note_bytes = 5000;
+  options.note_seconds = 0;
+  int batches = 0;
+  EXPECT_ERROR(prepare(options,
+                       [&](std::string_view stage, int64_t, int64_t) {
+                         if (stage == "encoding" && ++batches == 15) FAIL("cut off");
+                       }),
+               "cut off");
+  const PrepareReport report = prepare(options);
+  EXPECT_TRUE(report.continued);
+  EXPECT_EQ(report.examples, whole.examples);
+  int shards = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path("whole"))) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() || name == "prepared.json") continue;
+    shards += name.ends_with(".mask");
+    EXPECT_EQ(read_file(entry.path().string()), read_file(scratch.path("cut/" + name))) << name;
+  }
+  EXPECT_GT(shards, 2);
+}
+
+}  // namespace
+}  // namespace megalith
