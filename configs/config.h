@@ -86,6 +86,8 @@ struct DataConfig {
   bool isolate_documents = false;
   int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer for isolate_documents
   bool allow_overlap = false;
+  bool pack = true;     // examples of masked tokens share sequences
+  bool masked = false;  // no key: whether some tokens have a mask beside them, set by the trainer
   bool operator==(const DataConfig&) const = default;
 };
 

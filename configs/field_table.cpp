@@ -68,6 +68,8 @@ Table<Config> build_table() {
               "The last token of a document, for isolate_documents; -1: the tokenizer's");
   data.word("allow_overlap", &DataConfig::allow_overlap,
             "Train although data.train has files of data.validation, as to see whether a model can overfit");
+  data.word("pack", &DataConfig::pack,
+            "Examples of tokens with a mask share sequences, each attending to itself; false: one example a sequence");
 
   Rows batch(table, "batch", &Config::batch);
   batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),

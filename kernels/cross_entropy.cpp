@@ -20,7 +20,8 @@ void expect_logits(const char* op, const Tensor& logits, const Tensor& targets, 
 }
 
 void expect_scale(const char* op, const GradientScale& scale) {
-  if (!scale.in_memory.empty()) expect_numel(op, "scale", scale.in_memory, DType::f64, 1);
+  for (const Tensor& factor : {scale.in_memory, scale.also_in_memory})
+    if (!factor.empty()) expect_numel(op, "scale", factor, DType::f64, 1);
 }
 
 void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, const Tensor& targets,

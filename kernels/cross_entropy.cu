@@ -102,10 +102,15 @@ __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
 // GradientScale as a kernel argument.
 struct Scale {
   double factor;
-  const double* in_memory;  // or null
+  const double *in_memory, *also_in_memory;  // or null
   explicit Scale(const GradientScale& s)
-      : factor(s.factor), in_memory(s.in_memory.empty() ? nullptr : s.in_memory.data<double>()) {}
-  __device__ float value() const { return static_cast<float>(in_memory ? factor * *in_memory : factor); }
+      : factor(s.factor),
+        in_memory(s.in_memory.empty() ? nullptr : s.in_memory.data<double>()),
+        also_in_memory(s.also_in_memory.empty() ? nullptr : s.also_in_memory.data<double>()) {}
+  __device__ float value() const {
+    const double scaled = in_memory ? factor * *in_memory : factor;
+    return static_cast<float>(also_in_memory ? scaled * *also_in_memory : scaled);
+  }
 };
 
 // Overwrites z[0, V) with the gradient of the logits in `from`, and the padding up to width with 0.

@@ -9,11 +9,11 @@
 
 namespace megalith {
 
-// The factor of gradients: a number and, unless empty, a second one in device memory, (1) f64.
+// The factor of gradients: a number times, unless they are empty, two in device memory, (1) f64 each.
 struct GradientScale {
   double factor;
-  Tensor in_memory;
-  GradientScale(double f, Tensor m = {}) : factor(f), in_memory(m) {}
+  Tensor in_memory, also_in_memory;
+  GradientScale(double f, Tensor m = {}, Tensor n = {}) : factor(f), in_memory(m), also_in_memory(n) {}
 };
 
 // The whole vocabulary: every token has its column here, part.count == part.total.

@@ -57,7 +57,10 @@ void check_targets(const char* op, const int32_t* targets, int64_t N, const Voca
 }
 
 float value_of(const GradientScale& scale) {
-  return static_cast<float>(scale.in_memory.empty() ? scale.factor : scale.factor * *scale.in_memory.data<double>());
+  double value = scale.factor;
+  for (const Tensor& factor : {scale.in_memory, scale.also_in_memory})
+    if (!factor.empty()) value *= *factor.data<double>();
+  return static_cast<float>(value);
 }
 }  // namespace
 

@@ -76,6 +76,7 @@ inline constexpr Entry entries[] = {
     {"Hang.random_faults_are_named", 4, 100, "hangs planted at random; MEGALITH_HANGS asks for others"},
     {"Hang.in_time", 0, 1, "whether they are named in time, on a machine that does nothing else"},
     {"Course.steps", 4, all, "steps of a reference's course that layouts are compared over"},
+    {"Answers.layouts", 1, 8, "layouts on each number of ranks, packed or not"},
     {"Golden.small_to_the_end_of_its_course", 0, 1,
      "the course on three ranks as well, whose beginning layouts_test has"},
     {"Golden.sixteen_bits_agree_on_several_ranks", 4, 8, "ranks"},

@@ -120,14 +120,20 @@ void loss_twin(Doubles& d, int64_t N, int64_t V, int64_t padding, double scale) 
   }
 }
 constexpr double loss_scale = 0.125;
-// Half of it in memory, in every other case.
+// A half, a quarter, both or nothing of it in memory, by the number of rows.
 void scale_in_memory(Case& c, int64_t N) {
-  if (N % 2) return;
-  c.args.push_back(in("scale", f64, {1}));
-  c.args.back().values = {0.5};
+  const auto add = [&](const char* name, double value) {
+    c.args.push_back(in(name, f64, {1}));
+    c.args.back().values = {value};
+  };
+  if (N % 4 == 0 || N % 4 == 2) add("scale", 0.5);
+  if (N % 4 == 0 || N % 4 == 3) add("share", 0.25);
 }
-GradientScale scale_of(const Tensors& a) {
-  return a.size() > 3 ? GradientScale(2 * loss_scale, a[3]) : GradientScale(loss_scale);
+GradientScale scale_of(const Tensors& a, int64_t N) {
+  if (N % 4 == 0) return {8 * loss_scale, a[3], a[4]};
+  if (N % 4 == 2) return {2 * loss_scale, a[3]};
+  if (N % 4 == 3) return {4 * loss_scale, {}, a[3]};
+  return loss_scale;
 }
 }  // namespace
 
@@ -146,7 +152,9 @@ Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, 
   Case c = cross_entropy_forward_case(N, V, padding, t);
   c.op = "cross_entropy_forward_backward";
   c.args[1].written = true;
-  c.run = [=](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale_of(a)); };
+  c.run = [=](Stream& s, const Tensors& a) {
+    cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale_of(a, N));
+  };
   scale_in_memory(c, N);
   c.twin = [=](Doubles& d) { loss_twin(d, N, V, padding, loss_scale); };
   return c;
@@ -221,7 +229,7 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
          .shape = fmt::format("{} rows {}", N, name_of(part, padding)),
          .dtype = t,
          .args = {logits_of(N, part, padding, t), in("stats", f32, {3, N}), targets_of(N, part.total)},
-         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, scale_of(a)); },
+         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, scale_of(a, N)); },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++) {

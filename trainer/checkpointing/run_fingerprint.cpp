@@ -17,6 +17,7 @@ bool matters(const std::string& key, const Config& config) {
   const bool constant = config.optimizer.decay == Decay::constant;
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
+  if (key == "data.pack") return config.data.masked;
   static const std::set<std::string> keys{
       "model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"};
   return key.starts_with("optimizer.") || keys.contains(key);

@@ -3,6 +3,8 @@
 
 #include <charconv>
 #include <chrono>
+#include <functional>
+#include <memory>
 
 #include "configs/choices.h"
 #include "data/prepare.h"
@@ -12,6 +14,15 @@
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
+
+template <>
+inline constexpr auto enum_words<TrainOn> = std::array<std::string_view, 2>{"answers", "all"};
+inline std::string to_string(TrainOn value) { return std::string(enum_words<TrainOn>[static_cast<size_t>(value)]); }
+
+using Longer = ExampleOptions::Longer;
+template <>
+inline constexpr auto enum_words<Longer> = std::array<std::string_view, 2>{"cut", "leave-out"};
+inline std::string to_string(Longer value) { return std::string(enum_words<Longer>[static_cast<size_t>(value)]); }
 
 namespace {
 
@@ -45,6 +56,27 @@ class StageBar {
   int64_t first_ = 0;
 };
 
+void print_examples(const PrepareReport& r) {
+  const ExampleCounts& e = r.examples;
+  const auto share = [](int64_t part, int64_t all) {
+    return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0.0;
+  };
+  fmt::print("{}, {}, {} of {} tokens count ({:.1f} %)\n", counted(e.examples, "example"), counted(e.turns, "turn"),
+             e.counted, e.tokens, share(e.counted, e.tokens));
+  if (e.without_counted > 0)
+    fmt::print("{} {} no token that counts, and no effect on the training\n", counted(e.without_counted, "example"),
+               e.without_counted == 1 ? "has" : "have");
+  if (e.cut > 0)
+    fmt::print("cut to the sequence length: {}, {}\n", counted(e.cut, "example"), counted(e.cut_tokens, "token"));
+  if (e.left_out > 0) fmt::print("left out, longer than a sequence: {}\n", counted(e.left_out, "example"));
+  if (!r.end_of_answer.empty())
+    fmt::print(
+        "warning: {}, which ends an answer, is several tokens of this tokenizer; a template whose words are its "
+        "special "
+        "tokens is cheaper\n",
+        quoted_bytes(r.end_of_answer));
+}
+
 void print(const PrepareReport& r, const PrepareOptions& options) {
   const std::string& out = options.out;
   if (r.was_made) fmt::print("{}: made before, of the same texts in the same way; nothing was left to do\n", out);
@@ -60,6 +92,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     fmt::print("held out: nothing, for no document was drawn; there is no validation.bin\n");
   else if (r.held_out == HoldOut::Rule::documents)
     fmt::print("held out: whole documents, drawn by their content\n");
+  if (r.examples.examples > 0) print_examples(r);
   std::vector<std::string> tokens, names;
   for (const auto& [text, share] : r.most_common)
     tokens.push_back(fmt::format("{} {:.1f} %", quoted_bytes(text), 100 * share));
@@ -72,6 +105,34 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
   else if (options.skip_bad > 0)
     fmt::print("found no bad document; --skip-bad {} would leave out as many\n", options.skip_bad);
+}
+
+// Adds the options of conversations. Returns what sets CorpusOptions::conversations.
+std::function<void()> add_conversations(CLI::App* app, const std::shared_ptr<PrepareOptions>& options,
+                                        const CLI::Option* field) {
+  auto fields = std::make_shared<ConversationFields>();
+  ExampleOptions& examples = options->examples;
+  const auto* chat = app->add_option("--template", examples.chat_template,
+                                     "lines are conversations, written as chatml, llama3, mistral, zephyr or plain has "
+                                     "them, or a template of your own in a file; the answers count");
+  app->add_option("--prompt-field", fields->prompt,
+                  "field of a JSON line with what the user says, instead of messages; takes --completion-field");
+  app->add_option("--completion-field", fields->completion, "field of a JSON line with the answer to it");
+  add_choice(app, "--train-on", examples.train_on,
+             "which tokens of a conversation count in the loss: those of answers and of their ends, or all");
+  app->add_option("--sequence-length", examples.sequence_length,
+                  "batch.sequence_length of the training; longer examples are cut or left out; 0: none is")
+      ->capture_default_str();
+  add_choice(app, "--longer", examples.longer, "what becomes of examples that are longer than --sequence-length");
+  return [options, fields, chat, field] {
+    CHECK(chat->count() > 0 || (fields->prompt.empty() && fields->completion.empty()),
+          "--prompt-field and --completion-field make conversations, which take a template; add --template, as in "
+          "--template plain");
+    if (chat->count() == 0) return;
+    if (field->count() > 0) fields->messages = options->corpus.field;
+    options->corpus.conversations = *fields;
+    options->corpus.pipes_are_json = true;
+  };
 }
 
 }  // namespace
@@ -115,9 +176,11 @@ Command prepare_command(CLI::App& cli) {
                   "parsed or lacks the field; one more is an error")
       ->capture_default_str();
   add_special_tokens(app, options->special_texts, "a document with one is a bad one");
+  const std::function<void()> take_conversations = add_conversations(app, options, field);
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
-  return {app, [options, field] {
+  return {app, [options, field, take_conversations] {
             options->corpus.pipes_are_json = field->count() > 0;
+            take_conversations();
             if (options->corpus.separator == "none") options->corpus.separator.clear();
             StageBar bar;
             const PrepareReport report = prepare(

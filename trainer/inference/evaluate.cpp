@@ -81,6 +81,10 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
     windows = open_windows("--data", data, config, session_.rank(), session_.size());
     sequences = limit > 0 ? std::min(limit, windows->size()) : windows->size();
     config = config_in(std::clamp<int64_t>(4096 / length, 1, sequences));
+    if (windows->is_masked()) {  // examples are kept apart, by the index alone
+      config.data.isolate_documents = true;
+      config.data.end_of_text = -1;
+    }
   });
   const double mean = evaluate(config, sequences, feed_from(*windows, weights_.model.vocab), progress, {});
   // The mean counts positions behind the end of a text, which have no loss.

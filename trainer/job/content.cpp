@@ -53,7 +53,8 @@ std::string content_of_source(const std::string& name) {
   if (tokens.empty()) tokens = {name};
   for (const std::string& path : tokens) {
     files.push_back(path);
-    if (const std::string index = index_beside(path); !index.empty()) files.push_back(index);
+    for (const std::string& beside : {index_beside(path), mask_beside(path)})
+      if (!beside.empty()) files.push_back(beside);
   }
   return content(files, blocks_for(tokens.size()));
 }

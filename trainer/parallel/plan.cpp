@@ -225,8 +225,10 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
 
   plan.batch = batch_plan(config, plan.mesh, rank);
-  plan.isolates_documents = config.data.isolate_documents;
-  plan.end_of_text = static_cast<int32_t>(config.data.end_of_text);
+  plan.masked = config.data.masked;
+  plan.isolates_documents = config.data.isolate_documents || plan.masked;
+  // An example may hold tokens that end documents elsewhere.
+  plan.end_of_text = plan.masked ? -1 : static_cast<int32_t>(config.data.end_of_text);
   plan.cuda_graphs = config.run.cuda_graphs && config.run.device != Device::cpu;
   plan.draws_from_memory = plan.cuda_graphs && config.model.dropout > 0;
   const Model model(config.model);

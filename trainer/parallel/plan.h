@@ -95,7 +95,8 @@ struct Plan {
   bool parameters_on_host = false;  // the weights that are gathered, between uses
   BatchPlan batch;
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
-  int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
+  int32_t end_of_text = -1;         // -1: not known, as where nothing is executed, or not asked
+  bool masked = false;              // not every target counts: the loss is a mean over those of a step that do
   bool cuda_graphs = false;         // launches that are the same each time are one, where there are such (graphs.h)
   bool draws_from_memory = false;   // what dropout draws by is loaded with each microbatch (Dropout::drawn)
   PipelineShape pipeline;

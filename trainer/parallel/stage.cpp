@@ -31,6 +31,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = plan.rows();
   loss_ = arena.tensor(DType::f64, {1});
+  if (training && plan.masked && plan.chunks.back().last) share_ = arena.tensor(DType::f64, {1});
   if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
     residuals_.push_back({arena.tensor(plan.residual, {plan.pass.rows, plan.model.hidden}), {}});
@@ -67,6 +68,12 @@ void Stage::evaluate(BatchContext batch) {
 
 void Stage::begin(BatchContext batch) {
   batch_ = std::move(batch);
+  const int64_t sequences = batch_.batch.batch;
+  counted_ = plan_.masked && batch_.feed.counted ? batch_.feed.counted({0, sequences}) : sequences * plan_.pass.T;
+  if (!share_.empty())
+    runtime_.stream.upload("load_share", {share_}, [&](std::span<const Tensor> host) {
+      *host[0].data<double>() = counted_ > 0 ? 1.0 / static_cast<double>(counted_) : 0.0;
+    });
   fill(runtime_.stream, loss_, 0);
 }
 
@@ -189,7 +196,7 @@ void Stage::head(const Instruction& i) {
   const Batch& b = batch(i);
   const Tensor gradient = residual(i.y).tensor;
   model_.head().loss_and_gradient(context(i), sharding_.weights(plan_.head), residual(i.x).tensor, b.targets,
-                                  {share_of_token(), batch_.loss_scale}, b.losses, gradient,
+                                  {share_of_token(), batch_.loss_scale, share_}, b.losses, gradient,
                                   sharding_.gradients(plan_.head), i.add);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.pass.first_row);
@@ -247,7 +254,10 @@ Context Stage::context(const Instruction& i) {
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 
-double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.pass.T); }
+// What changes from step to step is in memory (share_), since launches may be repeated as they are.
+double Stage::share_of_token() const {
+  return plan_.masked ? 1.0 : 1.0 / static_cast<double>(batch_.batch.batch * plan_.pass.T);
+}
 
 void Stage::show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const {
   if (!observer_) return;

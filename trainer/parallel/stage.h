@@ -27,12 +27,17 @@ struct Feed {
   // its tokens.
   using Begins = std::function<std::vector<int64_t>(int64_t sequence)>;
 
+  // Returns how many targets of these sequences count, whichever rank computes them: the same on all ranks.
+  using Counted = std::function<int64_t(Interval sequences)>;
+
   Feed() = default;
   template <std::invocable<Interval, Tensor, Tensor> F>
-  Feed(F by, Begins known = {}) : fill(std::move(by)), begins(std::move(known)) {}
+  Feed(F by, Begins known = {}, Counted counts = {})
+      : fill(std::move(by)), begins(std::move(known)), counted(std::move(counts)) {}
 
   Fill fill;
-  Begins begins;  // empty: by the token that ends a document alone
+  Begins begins;    // empty: by the token that ends a document alone
+  Counted counted;  // empty: all do
 };
 
 // Sees the tensors of a training step as they are computed, under names that every layout uses: "embedding" (the input
@@ -78,10 +83,13 @@ class Stage {
   // None by default. Who says what it is that a Stream's OpWatcher is told of.
   void follow(Follower follower) { follower_ = std::move(follower); }
 
-  // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not.
+  // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not. With plan.masked it is the sum
+  // of the losses, for the caller to divide by counted().
   Tensor loss() const { return loss_; }
-  // (microbatches) f64: the shares of the microbatches of the last training step; empty where the head is not.
+  // (microbatches) f64: the same of the microbatches of the last training step; empty where the head is not.
   Tensor losses() const { return losses_; }
+  // Returns how many targets of the last batch count, over all ranks; the host knows it when the batch begins.
+  int64_t counted() const { return counted_; }
 
  private:
   struct Residual {
@@ -125,7 +133,7 @@ class Stage {
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
   Context context(const Instruction& i);
   Dropout dropout(const Instruction& i) const;  // of its microbatch, from the first row of that on
-  double share_of_token() const;                // in the mean loss
+  double share_of_token() const;                // in loss()
   void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
   const Plan& plan_;
@@ -142,6 +150,8 @@ class Stage {
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used
   Tensor loss_, losses_;
+  Tensor share_;  // (1) f64, with plan.masked: 1 / counted(), by which a step's gradients are multiplied
+  int64_t counted_ = 0;
   std::vector<LaunchGraph> graphs_;
 
   BatchContext batch_;

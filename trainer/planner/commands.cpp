@@ -22,6 +22,7 @@ struct Job {
   int ranks = 0;
 
   Job(Config read, std::optional<int> asked) : config(std::move(read)) {
+    find_masks(config);  // of tokens that are there
     if (config.model.vocab == 0) {
       try {
         open_tokenizer(config);

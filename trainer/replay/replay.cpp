@@ -59,7 +59,8 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
 std::string newest_before(const std::string& directory, int64_t step, const RunFingerprint& here) {
   for (const std::string& path : checkpoints_before(directory, step)) try {
       if (step_of_folder(path)) return path;
-      if (differences(run_fingerprint_from(CheckpointReader(path).manifest().state.at("course")), here).empty()) return path;
+      if (differences(run_fingerprint_from(CheckpointReader(path).manifest().state.at("course")), here).empty())
+        return path;
     } catch (const nlohmann::json::exception&) {  // an unknown fingerprint
     }
   return "";
@@ -115,6 +116,7 @@ class Replay {
       if (session.rank() != 0) log_nowhere();
       kept_ = read_bad_step(options.run, options.step);
       config_ = config_of_run(options, kept_);
+      find_masks(config_);
       config_.checkpoint.asynchronous = false;
     });
     check_ranks_agree(config_, session);

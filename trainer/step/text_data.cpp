@@ -72,7 +72,20 @@ std::string tokenizer_path(const DataConfig& data) {
   return first;
 }
 
+void find_masks(Config& config) {
+  const auto is_masked = [](const std::string& key, const std::string& sources) {
+    if (sources.empty()) return false;
+    return std::ranges::any_of(parse_sources(key, sources), [&](const DataSource& source) {
+      return std::ranges::any_of(matches_of(source.name, key),
+                                 [](const std::string& file) { return !mask_beside(file).empty(); });
+    });
+  };
+  config.data.masked =
+      is_masked("data.train", config.data.train) || is_masked("data.validation", config.data.validation);
+}
+
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
+  find_masks(config);
   const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
   vocab_to_train(wanted);
   if (!std::filesystem::is_directory(path)) {
@@ -108,7 +121,7 @@ namespace {
 
 void check_end_of_text(const Config& config) {
   const DataConfig& data = config.data;
-  if (!data.isolate_documents) return;
+  if (!data.isolate_documents || data.masked) return;
   CHECK(data.end_of_text >= 0,
         "data.isolate_documents = true, but no tokenizer says which token ends a document; name its folder in "
         "data.tokenizer, or the token in data.end_of_text (in GPT-2's vocabulary 50256)");
@@ -216,14 +229,30 @@ int64_t bytes_by(const Fill& fill, int64_t T, int64_t sequences, const Tokenizer
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks, const CheckedTokens& checked) {
   Opened opened = open_sources(key, sources, config, rank, ranks, checked);
-  for (const TokenStream& stream : opened.streams) check_length(key, stream, config.batch.sequence_length);
+  for (const TokenStream& stream : opened.streams)
+    if (!stream.is_masked()) check_length(key, stream, config.batch.sequence_length);
   return Loader(std::move(opened.streams), Blend(std::move(opened.shares)), config.batch.sequence_length, shuffle,
-                static_cast<uint64_t>(config.data.seed));
+                static_cast<uint64_t>(config.data.seed), config.data.pack);
 }
 
 Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks) {
   return {open_sources(key, sources, config, rank, ranks, {}).streams, config.batch.sequence_length};
 }
+
+namespace {
+
+// Says how full the sequences of examples are, and how much of them counts.
+std::string describe_packs(const Packs& packs) {
+  const int64_t T = packs.sequence_length(), room = packs.size() * T;
+  int64_t targets = 0;
+  for (int64_t i = 0; i < packs.size(); i++) targets += packs.counted(i);
+  return fmt::format("; {} in {} of {}, {:.1f} % full; {} ({:.1f} %) count", counted(packs.examples(), "example"),
+                     counted(packs.size(), "sequence"), T,
+                     100 * static_cast<double>(packs.places()) / static_cast<double>(room), counted(targets, "token"),
+                     100 * static_cast<double>(targets) / static_cast<double>(room));
+}
+
+}  // namespace
 
 std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples) {
   const SampleOrder& order = data.order();
@@ -241,6 +270,7 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
                     s.format(), counted(s.files().size(), "file"),
                     s.documents() == unknown_documents ? "documents unknown" : counted(s.documents(), "document"),
                     counted(s.size(), "token"), epochs));
+    if (const Packs* packs = data.packs(i)) lines.back() += describe_packs(*packs);
     if (const LeftOut beside = left_out_of(s.path()); !beside.empty())
       lines.back() += fmt::format("; the pattern leaves out {}", to_text(beside));
     if (const int64_t rest = data.left_out(i); rest > 0)
@@ -252,8 +282,9 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
 
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {
   const auto fill = [&loader](int64_t i, auto in, auto out) { loader.fill(i, 1, in, out); };
-  return {fill_by(fill, first, loader.sequence_length(), 0, vocab),
-          [&loader, first](int64_t sequence) { return loader.document_begins(first + sequence); }};
+  return {fill_by(fill, first, loader.sequence_length(), loader.is_masked() ? -1 : 0, vocab),
+          [&loader, first](int64_t sequence) { return loader.document_begins(first + sequence); },
+          [&loader, first](Interval sequences) { return loader.counted(first + sequences.begin, sequences.size()); }};
 }
 
 Feed feed_from(const Windows& windows, int64_t vocab) {
@@ -270,6 +301,11 @@ std::string describe_held_out(const HeldOut& held) {
     name += (name.empty() ? "" : " and ") + stream.path();
     targets += stream.size() - 1;
   }
+  if (held.loader.is_masked())
+    return fmt::format("data.validation {}: evaluated on {} of {}, in which {}; {} left out", name,
+                       counted(held.sequences, "sequence"), T,
+                       counted(held.loader.counted(0, held.sequences), "token counts", "tokens count"),
+                       counted(held.loader.num_samples() - held.sequences, "sequence"));
   return fmt::format("data.validation {}: evaluated on {} of {}; {} left out", name,
                      counted(held.sequences, "sequence"), T, counted(targets - held.sequences * T, "token"));
 }

@@ -30,11 +30,14 @@ struct TokenizerBeside {
 };
 std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std::string& sources);
 
-// The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
-// config.data.tokenizer to what was found, config.model.vocab when it is 0, and config.data.end_of_text where documents
-// are kept apart and it is -1; checks that the tokenizer's ids fit
-// into it, that it is the one of the words of prepare, where data.tokenizer is these, and that no source of data.train
-// or data.validation has another beside it.
+// Sets config.data.masked: whether tokens of data.train or data.validation have a mask beside them, as those that
+// prepare makes of conversations. Then the loss counts what the mask says, and documents are kept apart.
+void find_masks(Config& config);
+
+// The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Finds masks, and
+// sets config.data.tokenizer to what was found, config.model.vocab when it is 0, and config.data.end_of_text where
+// documents are kept apart and it is -1; checks that the tokenizer's ids fit into it, that it is the one of the words
+// of prepare, where data.tokenizer is these, and that no source of data.train or data.validation has another beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
@@ -61,6 +64,8 @@ struct HeldOut {
   Loader loader;
   int64_t sequences = 0;  // train.evaluate_batches global batches, or all there are
   int64_t bytes = 0;      // of text under their targets; 0 without a tokenizer
+  // Returns the number of targets that count.
+  int64_t targets() const { return loader.counted(0, sequences); }
 };
 
 // Counts the documents that begin within the first 4 Mi tokens of each stream, as the format says or behind a token

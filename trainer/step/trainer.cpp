@@ -132,10 +132,12 @@ void Trainer::await_copy() {
 
 void Trainer::read(StepScalars* out) {
   Stream& s = runtime_.stream;
-  s.download("read_decision", optimizer_.decision(), [out](Tensor host) {
+  const int64_t counted = stage_.counted();
+  s.download("read_decision", optimizer_.decision(), [out, counted](Tensor host) {
     UpdateState state;
     std::memcpy(&state, host.raw(), sizeof state);
-    *out = {.grad_norm = unsigned_nan(state.norm),
+    *out = {.counted = counted,
+            .grad_norm = unsigned_nan(state.norm),
             .decision = static_cast<Decision>(state.decision),
             .median = state.median,
             .loss_scale = state.loss_scale,
@@ -146,9 +148,9 @@ void Trainer::read(StepScalars* out) {
       for (const size_t k : not_finite(host.data<double>(), host.numel()))
         out->bad_microbatches.push_back(static_cast<int64_t>(k));
     });
-  s.download("read_scalars", scalars_, [out, n = num_units_](Tensor host) {
+  s.download("read_scalars", scalars_, [this, out, n = num_units_](Tensor host) {
     const double *mine = host.data<double>(), *sums = mine + host.cols();
-    out->loss = unsigned_nan(sums[n]);
+    out->loss = unsigned_nan(mean_loss(sums[n], out->counted));
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
   });
@@ -165,7 +167,12 @@ double Trainer::evaluate(int64_t sequences, Feed feed) {
   double loss = 0;
   s.download("read_scalars", sum, [&](Tensor host) { loss = *host.data<double>(); });
   s.synchronize();
-  return loss;
+  return mean_loss(loss, stage_.counted());
+}
+
+double Trainer::mean_loss(double sum, int64_t counted) const {
+  if (!plan_.masked) return sum;  // the shares are of the mean
+  return counted > 0 ? sum / static_cast<double>(counted) : sum;
 }
 
 void Trainer::share_of_loss(Tensor share) {

@@ -19,7 +19,8 @@ namespace megalith {
 // StepScalars are what a step reports to the host.
 struct StepScalars {
   // The same on every rank.
-  double loss = 0;       // mean over the tokens of the global batch, before the update
+  double loss = 0;       // mean over the tokens of the global batch that count, before the update; 0 if none does
+  int64_t counted = 0;   // such tokens
   double grad_norm = 0;  // of the global gradient, before clipping
   Decision decision = Decision::update;
   double median = 0;      // of the norms before, where train.skip_norm_above is set and there are enough of them
@@ -60,7 +61,8 @@ class Trainer {
   const std::vector<SavedTensor>& copy_state();
   void await_copy();
 
-  // Mean loss over `sequences` sequences, forward only, without dropout; the same on every rank. Waits for the result.
+  // Mean loss over the tokens of `sequences` sequences that count, 0 if none does, forward only, without dropout; the
+  // same on every rank. Waits for the result.
   double evaluate(int64_t sequences, Feed feed);
 
   Stream& stream() { return runtime_.stream; }
@@ -75,6 +77,8 @@ class Trainer {
   // tensor-parallel ranks all hold the same.
   void add_squares(size_t unit);
   void share_of_loss(Tensor share);
+  // Returns the mean loss of the batch that the stage has begun, from the sum over all ranks of their shares.
+  double mean_loss(double sum, int64_t counted) const;
   // Begins the sum of what ranks tell one another as well.
   void sum_norms();
   // Copies the step's scalars, but for those of ranks, to `out` when the stream receives them.

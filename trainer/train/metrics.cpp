@@ -259,6 +259,7 @@ void Metrics::end_step(const StepReport& report) {
                               {"mfu", mfu},
                               {"mfu_full", mfu_full},
                               {"hfu", hfu}};
+  if (rates_.masked) line["counted_tokens"] = scalars.counted;
   if (samples.size() > 0) line["samples"] = {samples.begin, samples.end};
   if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
   if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;

@@ -24,6 +24,7 @@ namespace megalith {
 // Rates are constants of a run that turn counts into rates.
 struct Rates {
   double tokens_per_step = 0;          // all ranks
+  bool masked = false;                 // not all of them count in the loss
   double model_flops_per_token = 0;    // causal attention, no recompute
   double full_flops_per_token = 0;     // full attention, as in many published figures
   double hardware_flops_per_step = 0;  // all ranks, as executed
@@ -74,8 +75,8 @@ class Metrics {
   // The next step begins `now`, by StepClock::host_now(); later ones when the one before has ended.
   void start_clock(double now) { begin_ = now; }
   // Writes the step, with "skipped": "not finite" (null stands for such numbers), "norm" or "overflow" if it was
-  // skipped, and with "loss_scale" in fp16. Skipped steps and those that LinePace chooses get a line on the console and
-  // in the log.
+  // skipped, with "loss_scale" in fp16, and with "counted_tokens" where not all tokens count. Skipped steps and those
+  // that LinePace chooses get a line on the console and in the log.
   void end_step(const StepReport& report);
   // Logs the line of the last step if it has none yet.
   void log_last_step();

@@ -48,7 +48,8 @@ struct See {
     s.stop = s.stop || e.stop;
     s.save_due = s.save_due || e.save;
     s.save_phase_done = e.save_phase_done;
-    s.progress.stability.record(step, e.outcome == StepOutcome::bad, e.loss);
+    const bool bad = e.outcome == StepOutcome::bad;
+    if (e.has_loss || bad) s.progress.stability.record(step, bad, e.loss);
     if (e.outcome == StepOutcome::updated) {
       s.progress.skipped_in_a_row = 0;
       s.last_update = s.progress;

@@ -85,6 +85,7 @@ struct StepLaunched {};
 struct StepEnded {
   StepOutcome outcome = StepOutcome::updated;
   double loss = 0;
+  bool has_loss = true;          // false: none of its tokens counts
   bool stop = false;             // a rank asks to stop
   bool save = false;             // a save is due by time
   bool save_phase_done = false;  // all ranks have completed the save's phase

@@ -100,6 +100,7 @@ policy::Event Run::report() {
                                       : scalars.decision == Decision::overflow ? policy::StepOutcome::overflow
                                                                                : policy::StepOutcome::bad,
                            .loss = scalars.loss,
+                           .has_loss = !config_.data.masked || scalars.counted > 0,
                            .stop = scalars.ranks.stop > 0,
                            .save = scalars.ranks.save > 0,
                            .save_phase_done = checkpointer_.all_ended(scalars.ranks.save_phases)};
@@ -119,23 +120,24 @@ policy::Event Run::check_preemption() {
 std::optional<double> Run::held_out_loss() {
   const HeldOut& held_out = *inputs_.held_out;
   const int64_t all = held_out.sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
+  const bool masked = config_.data.masked;
+  const double weights = masked ? static_cast<double>(held_out.loader.counted(0, all)) : static_cast<double>(all);
   double sum = 0;
   for (int64_t made = 0; made <= last; made++) {
     if (made > 0 && !preemption_.goes_on_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
     const int64_t first = made * batch, n = std::min(batch, all - first);
     const Feed feed = feed_from(held_out.loader, first, config_.model.vocab);
-    sum += static_cast<double>(n) * work_.trainer->evaluate(n, feed);
+    const int64_t weight = masked ? held_out.loader.counted(first, n) : n;
+    sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
   }
-  return sum / static_cast<double>(all);
+  return weights > 0 ? sum / weights : 0;
 }
 
 policy::Event Run::evaluate() {
   std::optional<double> loss;
   preemption_.evaluate([&] {
     loss = held_out_loss();
-    if (loss)
-      metrics_->evaluation(state_.progress.step, *loss, inputs_.held_out->sequences * config_.batch.sequence_length,
-                           inputs_.held_out->bytes);
+    if (loss) metrics_->evaluation(state_.progress.step, *loss, inputs_.held_out->targets(), inputs_.held_out->bytes);
   });
   return policy::Evaluated{
       .complete = loss.has_value(), .finite = loss && std::isfinite(*loss), .preemption = grace_period()};
@@ -143,7 +145,8 @@ policy::Event Run::evaluate() {
 
 void Run::warn_of_validation() const {
   log_warning(
-      "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} stable steps "
+      "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} stable "
+      "steps "
       "follow a newer one",
       state_.progress.step, config_.checkpoint.settle);
 }

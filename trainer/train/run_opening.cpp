@@ -125,6 +125,7 @@ std::unique_ptr<Metrics> Run::open_metrics() {
 Rates Run::rates() const {
   const int64_t T = config_.batch.sequence_length;
   return {.tokens_per_step = static_cast<double>(config_.batch.global_batch_size * T),
+          .masked = config_.data.masked,
           .model_flops_per_token = model_flops_per_token(config_.model, T, true),
           .full_flops_per_token = model_flops_per_token(config_.model, T, false),
           .hardware_flops_per_step = load_.flops,

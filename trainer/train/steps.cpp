@@ -10,8 +10,8 @@
 
 namespace megalith {
 
-Steps::Steps(const Config& config, const Session& session, RankContext& work, const Loader& data, StepProfiler& profiler,
-             Metrics& metrics)
+Steps::Steps(const Config& config, const Session& session, RankContext& work, const Loader& data,
+             StepProfiler& profiler, Metrics& metrics)
     : config_(config), session_(session), work_(work), data_(data), profiler_(profiler), metrics_(metrics) {}
 
 policy::Event Steps::launch(const Progress& progress, const std::function<ControlFlags()>& flags) {
@@ -61,6 +61,14 @@ const StepScalars& Steps::report() {
                      .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
                      .samples = samples_of(last_),
                      .measured = measured});
+  if (config_.data.masked && last_.scalars->counted == 0) {
+    const Interval samples = samples_of(last_);
+    log_warning(
+        "step {}: none of its tokens counts, in samples {} to {} of data.train; its loss is given as 0, and its "
+        "gradient "
+        "is 0. A larger batch.global_batch_size, or texts without examples that have no answer, would mend that",
+        last_.number, samples.begin, samples.end - 1);
+  }
   if (profiler_.trace_is_over(last_.number)) metrics_.start_clock(profiler_.write_trace());
   return *last_.scalars;
 }
