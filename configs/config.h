@@ -40,6 +40,19 @@ struct ActivationCheckpointing {
   bool operator==(const ActivationCheckpointing&) const = default;
 };
 
+// Low-rank adapters beside frozen linear layers (Hu et al., LoRA, arXiv 2106.09685): scale() * B A x is added to the
+// output, A (rank, in) and B (out, rank).
+struct AdapterConfig {
+  int64_t rank = 0;  // 0: no adapters
+  double alpha = 16.0;
+  double dropout = 0.0;                       // of what A is given
+  std::string target_modules = "all-linear";  // one, or several, as lines that each end (adapter.h)
+  std::string init_from;                      // empty: A random, B zero
+  int64_t inner() const { return rank; }      // features between the two
+  double scale() const { return alpha / static_cast<double>(rank); }
+  bool operator==(const AdapterConfig&) const = default;
+};
+
 struct ModelConfig {
   int64_t layers = 12;
   int64_t hidden = 768;
@@ -66,6 +79,9 @@ struct ModelConfig {
   bool query_key_norm = false;
   bool parallel_residual = false;
   double initial_std = 0.02;
+  // These are no keys of [model]: resolve() copies [adapter] and train.freeze.
+  AdapterConfig adapter{};
+  std::string freeze{};
 
   int64_t size_of_head() const { return head_size > 0 ? head_size : hidden / heads; }
   int64_t kv_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
@@ -168,6 +184,7 @@ struct TrainConfig {
   double skip_norm_above = 0.0;  // times the running median; 0: off
   std::string trace_steps;       // as step_range.h reads it; empty: none
   int64_t log_every = 0;         // steps; 0: by time
+  std::string freeze;            // as adapter.h reads it: one, or several, as lines that each end; empty: none
   bool operator==(const TrainConfig&) const = default;
 };
 
@@ -213,6 +230,7 @@ struct HardwareConfig {
 
 struct Config {
   ModelConfig model;
+  AdapterConfig adapter;
   DataConfig data;
   BatchConfig batch;
   ParallelConfig parallel;

@@ -53,6 +53,20 @@ Table<Config> build_table() {
                "Standard deviation of initial matrices and the token table; output matrices of residual branches "
                "have it over sqrt(2 * layers)");
 
+  Rows adapter(table, "adapter", &Config::adapter);
+  adapter.number("rank", &AdapterConfig::rank, "features", between(0, 65536),
+                 "Train low-rank adapters of this rank beside the linear layers of checkpoint.init_from, whose weights "
+                 "stay as they are; 0: none");
+  adapter.number("alpha", &AdapterConfig::alpha, "", above(0), "What an adapter adds is multiplied by alpha / rank");
+  adapter.number("dropout", &AdapterConfig::dropout, "probability", from_to_below(0, 1),
+                 "Dropout on the inputs of adapters");
+  adapter.word_or_list("target_modules", &AdapterConfig::target_modules,
+                       "The layers that have adapters, by PEFT's names, as [\"q_proj\", \"v_proj\"], or c_attn in GPT-2; "
+                       "all-linear: all of a block");
+  adapter.word("init_from", &AdapterConfig::init_from,
+               "Folder of PEFT, or checkpoint of a run with adapters, with the adapters to begin with; empty: the first "
+               "matrix random, the second zero");
+
   Rows data(table, "data", &Config::data);
   data.word_or_list("train", &DataConfig::train,
                     "Tokens to train on: a file, a prefix of shards, a glob, or a list of these with weights, as in "
@@ -189,6 +203,9 @@ Table<Config> build_table() {
       "log_every", &TrainConfig::log_every, "steps", between(0, 1e12),
       "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
       "on a terminal every 5 s");
+  train.word_or_list("freeze", &TrainConfig::freeze,
+                     "Parameters that stay as they are: embeddings, attention, feed_forward, norms, biases, head, or "
+                     "names with *, as [\"embeddings\", \"h.0.*\"]; empty: none");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,

@@ -14,12 +14,14 @@ template <class T, class R>
 void masked_rows(T* y, const R* x, int64_t N, int64_t C, const Dropout& d) {
   const DropoutMask mask(d);
   const uint64_t first_row = mask.first_row();
+  const int64_t before = d.first_column % 64, first_column = d.first_column - before;  // masks are drawn from there
   parallel_for(N, C * draw_work, [=](int64_t begin, int64_t end) {
-    float factors[masked_run];
+    float drawn[64 + masked_run];
+    const float* factors = drawn + before;
     for (int64_t n = begin; n < end; n++)
       for (int64_t c = 0; c < C; c += masked_run) {
         const int64_t at = n * C + c, count = std::min(masked_run, C - c);
-        mask.draw(factors, first_row + static_cast<uint64_t>(n), 0, c, count);
+        mask.draw(drawn, first_row + static_cast<uint64_t>(n), 0, first_column + c, before + count);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) put(y[at + i], get(x[at + i]) * factors[i]);
       }

@@ -40,15 +40,16 @@ void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor t
   const char* op = "embedding_backward";
   expect_compute(op, "dy", dy);
   expect_numel(op, "tokens", tokens, DType::i32, dy.rows());
-  expect_matrix(op, "dwte", dwte, DType::f32, dwte.rows(), dy.cols());
+  if (!dwte.empty()) expect_matrix(op, "dwte", dwte, DType::f32, dwte.rows(), dy.cols());
   if (!dwpe.empty()) expect_matrix(op, "dwpe", dwpe, DType::f32, dwpe.rows(), dy.cols());
-  expect_part(op, part, "dwte", dwte.rows());
+  if (!dwte.empty()) expect_part(op, part, "dwte", dwte.rows());
   expect_positions(op, dy.rows(), T, "dwpe", dwpe);
   expect_starts(op, starts, dy.rows(), T);
   const double numel = numel_of(dy);
-  const double touched = 2.0 * 4.0 * (part.share() * numel + (dwpe.empty() ? 0 : static_cast<double>(T * dy.cols())));
+  const double held = dwte.empty() ? 0 : part.share();
+  const double touched = 2.0 * 4.0 * (held * numel + (dwpe.empty() ? 0 : static_cast<double>(T * dy.cols())));
   s.launch(
-      op, {.flops = (1 + part.share()) * numel, .bytes = touched + bytes_of({dy, starts})}, {dwte, dwpe},
+      op, {.flops = (1 + held) * numel, .bytes = touched + bytes_of({dy, starts})}, {dwte, dwpe},
       [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
       [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, starts, T, part); });
 }

@@ -295,9 +295,10 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
     return passes;
   };
 
-  float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data_or_null<float>();
+  float *dwte = dwte_.data_or_null<float>(), *dwpe = dwpe_.data_or_null<float>();
   const auto none = static_cast<int32_t>(part.count);
-  if (part.count > 0) {
+  const bool has_tokens = dwte && part.count > 0;
+  if (has_tokens) {
     launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), nullptr, N, T,
            passes_for(part.count), part);
   }
@@ -305,7 +306,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
     using E = decltype(tag);
     const E* dy = dy_.data<E>();
     with_width<16 / sizeof(E)>(in_vectors({dwte_, dwpe_, dy_}), [&](auto n) {
-      if (part.count > 0) {
+      if (has_tokens) {
         const dim3 grid(blocks_for(C, sum_threads * n), chunks);
         launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
         launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);

@@ -21,7 +21,8 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
                        Tensor starts = {});
 
 // Adds to dwte (at least part.count, C) f32 the rows whose tokens are held, and to dwpe (at least T, C) f32 all rows,
-// so that every part has the complete dwpe; dy (N, C) in f32, bf16 or f16 is the whole gradient. Threads change no bit.
+// so that every part has the complete dwpe; each unless it is empty. dy (N, C) in f32, bf16 or f16 is the whole
+// gradient. Threads change no bit.
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part,
                         Tensor starts = {});
 

@@ -66,22 +66,23 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
   const Positions positions = positions_of("embedding_backward", starts, T);
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data_or_null<float>();
+    float *dwte = dwte_.data_or_null<float>(), *dwpe = dwpe_.data_or_null<float>();
     const E* dy = dy_.data<E>();
     // Threads divide the columns, so that one thread sums equal tokens in row order.
     constexpr int64_t strip = 16;
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);
       for (int64_t n = 0; n < N; n++) {
+        const bool held = dwte && part.holds(tokens[n]);
         if (!dwpe) {
-          if (!part.holds(tokens[n])) continue;
+          if (!held) continue;
           float* token = dwte + (tokens[n] - part.first) * C;
 #pragma omp simd
           for (int64_t c = first; c < last; c++) token[c] += get(dy[n * C + c]);
           continue;
         }
         float* position = dwpe + positions.of(n) * C;
-        if (!part.holds(tokens[n])) {
+        if (!held) {
 #pragma omp simd
           for (int64_t c = first; c < last; c++) position[c] += get(dy[n * C + c]);
           continue;

@@ -88,7 +88,7 @@ void head_norm_backward(Queue queue, Tensor d, Tensor dq_w, Tensor dk_w, Tensor 
            d.data<E>(), static_cast<float*>(queue.workspace), x.data<E>(), rstd.data<float>(), q_w.data<E>(),
            k_w.data<E>(), s);
   });
-  finish_column_sums(queue, name, {dq_w.data<float>(), dk_w.data<float>()}, 2, s.D, blocks);
+  finish_column_sums(queue, name, {dq_w.data_or_null<float>(), dk_w.data_or_null<float>()}, 2, s.D, blocks);
 }
 
 }  // namespace megalith::cuda

@@ -69,13 +69,13 @@ void head_norm_backward(Tensor d_, Tensor dq_w_, Tensor dk_w_, Tensor x_, Tensor
         }
     });
   });
-  float *dq_w = dq_w_.data<float>(), *dk_w = dk_w_.data<float>();
-  for (int64_t block = 0; block < blocks; block++)
+  const auto add_to = [=](float* dw, int64_t first) {
+    for (int64_t block = 0; block < blocks && dw; block++)
 #pragma omp simd
-    for (int64_t c = 0; c < D; c++) {
-      dq_w[c] += sums[2 * block * D + c];
-      dk_w[c] += sums[(2 * block + 1) * D + c];
-    }
+      for (int64_t c = 0; c < D; c++) dw[c] += sums[(2 * block + first) * D + c];
+  };
+  add_to(dq_w_.data_or_null<float>(), 0);
+  add_to(dk_w_.data_or_null<float>(), 1);
 }
 
 }  // namespace megalith::cpu

@@ -341,7 +341,7 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
     launch(queue, {name, blocks, threads}, backward_any_kernel<T, R, residual>, dx, branch, partial, dy, x, stat, w,
            rule.centered, N, C);
   }
-  finish_column_sums(queue, name, {dw.data<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
+  finish_column_sums(queue, name, {dw.data_or_null<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
 }
 }  // namespace
 

@@ -26,8 +26,9 @@ struct NormRule {
 // Writes y (N, C) and stat (N, 2) f32 = {mean, rstd}; x (N, C), of the residual; w, b (C).
 void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule = {});
 
-// Adds to dx (N, C), the gradient of the residual stream that x belongs to, and to dw, db (C) f32, in an order that
-// does not depend on the number of threads. x (N, C) in dx's dtype; dy (N, C), w (C); stat as saved.
+// Adds to dx (N, C), the gradient of the residual stream that x belongs to, and to dw, db (C) f32, each unless it is
+// empty, in an order that does not depend on the number of threads. x (N, C) in dx's dtype; dy (N, C), w (C); stat as
+// saved.
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
                         const NormRule& rule = {});
 
@@ -38,8 +39,8 @@ void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Ten
 
 // The adjoint: layernorm_backward of dln, where dx (N, C) holds the gradient of y on entry and that of x on return;
 // then dh (N, C) = dropout(dx) and dh_b (C) f32 += sum_n dh, unless it is empty, both from dx before rounding. Without
-// dropout dh may be dx, if it has its type. dw, db accumulate; y (N, C) in dx's dtype; dln (N, C), w (C); stat as
-// saved.
+// dropout dh may be dx, if it has its type. dw, db accumulate, unless they are empty; y (N, C) in dx's dtype; dln (N,
+// C), w (C); stat as saved.
 void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
                                  Tensor y, Tensor stat, Tensor w, const Dropout& d, const NormRule& rule = {});
 

@@ -65,7 +65,7 @@ template <class T, class R>
 template <class T, class R, class End>
 void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Tensor& dy_, const Tensor& x_,
               const Tensor& stat_, const Tensor& w_, bool centered, int64_t bundle_rows, End&& end_row) {
-  float *dw = dw_.data<float>(), *db = db_.data_or_null<float>();
+  float *dw = dw_.data_or_null<float>(), *db = db_.data_or_null<float>();
   const T* w = w_.data<T>();
   const int64_t N = x_.rows(), C = x_.cols(), blocks = (N + block_rows - 1) / block_rows;
   std::vector<float> partial(static_cast<size_t>(blocks * 2 * C));  // per block: dw, then db
@@ -97,8 +97,9 @@ void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Ten
   parallel_for(C, 2 * blocks, [=](int64_t begin, int64_t end) {
     for (int64_t block = 0; block < blocks; block++) {
       const float* from = sums + block * 2 * C;
+      if (dw)
 #pragma omp simd
-      for (int64_t c = begin; c < end; c++) dw[c] += from[c];
+        for (int64_t c = begin; c < end; c++) dw[c] += from[c];
       if (db)
 #pragma omp simd
         for (int64_t c = begin; c < end; c++) db[c] += from[C + c];

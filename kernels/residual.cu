@@ -23,14 +23,15 @@ unsigned runs_grid(int64_t N, int64_t C) {
 }
 
 template <class T, class R, int n>
-__global__ void __launch_bounds__(threads) dropout_kernel(T* y, const R* x, int64_t N, int64_t C, DropoutMask mask) {
+__global__ void __launch_bounds__(threads)
+    dropout_kernel(T* y, const R* x, int64_t N, int64_t C, DropoutMask mask, int64_t first_column) {
   with_runs<n>(N, C, [&](int64_t row, int64_t first, int64_t) {
     Vector<R, n> from[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
       if (const int64_t c = first + apart * run; c < C) from[run] = load<n>(x + row * C + c);
     float factors[count][n];
-    draw(factors, mask.now(), row, first);
+    draw(factors, mask.now(), row, first_column + first);
 #pragma unroll
     for (int run = 0; run < count; run++) {
       const int64_t c = first + apart * run;
@@ -40,6 +41,16 @@ __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const R* x, int6
       store(y + row * C + c, result);
     }
   });
+}
+
+// Where the columns do not begin with a group of the mask: an element a thread.
+template <class T, class R>
+__global__ void __launch_bounds__(threads)
+    dropout_any_kernel(T* y, const R* x, int64_t N, int64_t C, DropoutMask given, int64_t first_column) {
+  const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= N * C) return;
+  const DropoutMask mask = given.now();
+  y[i] = to<T>(to_float(x[i]) * draw_one(mask, i / C, first_column + i % C));
 }
 
 template <class T, class R, int n, bool masked>
@@ -132,9 +143,12 @@ void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
   const int64_t N = x_.rows(), C = x_.cols();
   if (N * C == 0) return;
   with_residual_types(y_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
+    if (d.first_column % group != 0)
+      return launch(queue, {"dropout", blocks_for(N * C, threads), threads}, dropout_any_kernel<T, R>, y_.data<T>(),
+                    x_.data<R>(), N, C, mask_of(d), d.first_column);
     with_width<16 / sizeof(R)>(in_vectors({y_, x_}), [&](auto n) {
       launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, R, n>, y_.data<T>(), x_.data<R>(), N, C,
-             mask_of(d));
+             mask_of(d), d.first_column);
     });
   });
 }

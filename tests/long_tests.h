@@ -89,6 +89,7 @@ inline constexpr Entry entries[] = {
     // tests/mpi
     {"mpi/1_ranks", 0, 1, "one rank, which finds nothing that several do not"},
     {"mpi/6_ranks", 0, 1, "on six ranks those tests that find nothing there that they do not find on four and eight"},
+    {"Adapters.Layouts", 0, 1, "layouts beyond one of each axis and kind of memory"},
     {"GradientReduce.FollowsTheCourseOfFp32", 2, 1, "one layout in so many"},
     {"Layouts.StrategiesOverOneRank", 3, 1,
      "one in so many of the strategies that shard over one rank, which are alike"},

@@ -123,6 +123,10 @@ std::vector<Case> each_logits(F&& make) {
   return each(parts_of_logits, [&](Logits l, DType t) { return make(l.N, l.part, l.padding, t); });
 }
 
+// All rows, parts that leave some out, and three.
+const std::vector<std::pair<AdaptedRows, int64_t>> adapted_rows{
+    {{{{{0, 7}}}, 1}, 7}, {{{{{2, 5}, {300, 11}}}, 2}, 330}, {{{{{0, 4}, {4, 2}, {6, 2}}}, 3}, 8}};
+
 struct Linear {
   int64_t N, I, O;
 };
@@ -337,10 +341,30 @@ std::vector<Op> all_ops() {
                         })});
        }},
       {"embedding_backward",
+       [] { return all_of({each_embedding(embedding_backward_case), without_positions(embedding_backward_case)}); }},
+      {"dropout",
        [] {
-         return all_of({each_embedding(embedding_backward_case), without_positions(embedding_backward_case)});
+         std::vector<Case> all = each_matrix_and_rate(
+             [](int64_t N, int64_t C, double p, DType t) { return dropout_case(N, C, p, t); });
+         for (const DType t : {f32, bf16, f16})
+           for (const int64_t first : {64, 7, 60})  // at a group of columns, and beside one
+             all.push_back(dropout_case(5, 200, 0.3, t, first));
+         return all;
        }},
-      {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
+      {"spread_adapter",
+       [] {
+         std::vector<Case> all;
+         for (const DType t : {f32, bf16, f16})
+           for (const auto& [rows, O] : adapted_rows) all.push_back(spread_adapter_case(rows, O, 3, t));
+         return all;
+       }},
+      {"collect_adapter",
+       [] {
+         std::vector<Case> all;
+         for (const bool add : {false, true})
+           for (const auto& [rows, O] : adapted_rows) all.push_back(collect_adapter_case(rows, O, 3, add));
+         return all;
+       }},
       {"residual_forward",
        [] {
          const auto with = [](bool bias) {

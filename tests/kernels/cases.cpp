@@ -268,19 +268,70 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
           .also = bias ? std::vector<std::string>{"linear_backward_bias"} : std::vector<std::string>{}};
 }
 
-Case dropout_case(int64_t N, int64_t C, double p, DType t) {
+Case dropout_case(int64_t N, int64_t C, double p, DType t, int64_t first_column) {
+  Dropout mask = mask_of(p);
+  mask.first_column = first_column;
   return {.op = "dropout",
-          .shape = fmt::format("{}x{} p {}", N, C, p),
+          .shape = fmt::format("{}x{} p {}{}", N, C, p, first_column > 0 ? fmt::format(" from {}", first_column) : ""),
           .dtype = t,
           .args = {out("y", t, {N, C}), in("x", t, {N, C})},
-          .run = [p](Stream& s, const Tensors& a) { dropout(s, a[0], a[1], mask_of(p)); },
+          .run = [mask](Stream& s, const Tensors& a) { dropout(s, a[0], a[1], mask); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t c = 0; c < C; c++)
                     d["y"][at(n * C + c)] =
-                        d["x"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(c));
+                        d["x"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(first_column + c));
               }};
+}
+
+namespace {
+// Calls use(row of b, k, element of the wide matrix).
+void each_of_adapter(const AdaptedRows& rows, int64_t r, const std::function<void(int64_t, int64_t, size_t)>& use) {
+  int64_t row = 0;
+  for (int64_t g = 0; g < rows.count; g++)
+    for (int64_t o = 0; o < rows.parts[at(g)].rows; o++, row++)
+      for (int64_t k = 0; k < r; k++)
+        use(row, k, at(((rows.parts[at(g)].first + o) * rows.count + g) * r + k));
+}
+std::string name_of(const AdaptedRows& rows, int64_t O, int64_t r) {
+  std::string name = fmt::format("{}x{}", O, r);
+  for (int64_t g = 0; g < rows.count; g++)
+    name += fmt::format(" [{}, {})", rows.parts[at(g)].first, rows.parts[at(g)].first + rows.parts[at(g)].rows);
+  return name;
+}
+constexpr double adapter_scale = 0.75;
+}  // namespace
+
+Case spread_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, DType t) {
+  return {.op = "spread_adapter",
+          .shape = name_of(rows, O, r),
+          .dtype = t,
+          .args = {out("wide", t, {O, rows.count * r}), in("b", t, {rows.rows(), r})},
+          .run = [rows](Stream& s, const Tensors& a) { spread_adapter(s, a[0], a[1], rows, adapter_scale); },
+          .twin =
+              [=](Doubles& d) {
+                std::ranges::fill(d["wide"], 0);
+                each_of_adapter(rows, r, [&](int64_t row, int64_t k, size_t to) {
+                  d["wide"][to] = adapter_scale * d["b"][at(row * r + k)];
+                });
+              }};
+}
+
+Case collect_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, bool add) {
+  return {.op = "collect_adapter",
+          .shape = name_of(rows, O, r) + (add ? "" : " written"),
+          .dtype = f32,
+          .args = {out("db", f32, {rows.rows(), r}), in("dwide", f32, {O, rows.count * r})},
+          .run = [=](Stream& s, const Tensors& a) { collect_adapter(s, a[0], a[1], rows, adapter_scale, add); },
+          .twin =
+              [=](Doubles& d) {
+                each_of_adapter(rows, r, [&](int64_t row, int64_t k, size_t from) {
+                  double& to = d["db"][at(row * r + k)];
+                  to = (add ? to : 0) + adapter_scale * d["dwide"][from];
+                });
+              },
+          .accumulates = add ? std::set<std::string>{"db"} : std::set<std::string>{}};
 }
 
 Case residual_forward_case(int64_t N, int64_t C, double p, Types t, bool bias) {

@@ -10,6 +10,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
+#include "kernels/low_rank.h"
 #include "kernels/rotary.h"
 #include "kernels/vocabulary.h"
 
@@ -59,7 +60,9 @@ Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part
                             const Documents& documents = {}, bool positions = true);
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
                              const Documents& documents = {}, bool positions = true);
-Case dropout_case(int64_t N, int64_t C, double p, DType t);
+Case dropout_case(int64_t N, int64_t C, double p, DType t, int64_t first_column = 0);
+Case spread_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, DType t);
+Case collect_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, bool add);
 Case residual_forward_case(int64_t N, int64_t C, double p, Types t, bool bias = true);
 Case residual_backward_case(int64_t N, int64_t C, double p, Types t, bool bias = true);
 Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, Types t, const NormForm& form = {});

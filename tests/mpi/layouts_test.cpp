@@ -77,24 +77,6 @@ void with_state_in_bf16(Config& config) {
   config.precision.stochastic_rounding = true;
 }
 
-// The largest difference of a weight here from the whole ones, relative to the largest of its tensor.
-double difference(SmallRun& run, const Values& whole) {
-  double worst = 0;
-  for (Unit& unit : run.units())
-    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
-      const std::vector<float>& values = whole.at(held.shard.name);
-      double norm = 0;
-      for (float v : values) norm = std::max(norm, std::abs(static_cast<double>(v)));
-      const int64_t width = held.shard.columns.size();
-      for (int64_t i = 0; i < held.data.numel(); i++) {
-        const int64_t e = held.shard.elements.begin + i;
-        const auto at = static_cast<size_t>(e / width * held.shard.cols() + held.shard.columns.begin + e % width);
-        worst = std::max(worst, std::abs(static_cast<double>(held.data.data<float>()[i] - values[at])) / norm);
-      }
-    }
-  return worst;
-}
-
 TEST(Layouts, FollowOneRankAlone) {
   SmallRun alone(model());
   const std::vector<StepScalars> expected = alone.steps(3);

@@ -1,6 +1,8 @@
 // A small model on all ranks of the session, as a layout has it, and its whole weights.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/communication/mpi.h"
 
 namespace megalith {
@@ -54,6 +57,24 @@ inline Values gathered(SmallRun& run, Tensor (Unit::*shard)() const) {
   return all;
 }
 inline Values weights_of(SmallRun& run) { return gathered(run, &Unit::master); }
+
+// The largest difference of a weight here from the whole ones, relative to the largest of its tensor.
+inline double difference(SmallRun& run, const Values& whole) {
+  double worst = 0;
+  for (Unit& unit : run.units())
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
+      const std::vector<float>& values = whole.at(held.shard.name);
+      double norm = 0;
+      for (float v : values) norm = std::max(norm, std::abs(static_cast<double>(v)));
+      const int64_t width = held.shard.columns.size();
+      for (int64_t i = 0; i < held.data.numel(); i++) {
+        const int64_t e = held.shard.elements.begin + i;
+        const auto at = static_cast<size_t>(e / width * held.shard.cols() + held.shard.columns.begin + e % width);
+        worst = std::max(worst, std::abs(static_cast<double>(held.data.data<float>()[i] - values[at])) / norm);
+      }
+    }
+  return worst;
+}
 
 // The layout and the batch, for a failure's trace.
 inline std::string described(const Config& c) {

@@ -43,7 +43,7 @@ const std::vector<Rule>& table() {
       {"data/", {}},
       {"checkpoints/",
        {"kernels/base/finite.h", "kernels/base/interval.h", "kernels/base/tensor.h", "kernels/base/tensor_shard.h",
-        "configs/config.h"}},
+        "configs/config.h", "configs/adapter.h"}},
       {"trainer/machine/", {}},
       {"trainer/doctor/", {"kernels/base/flight_recorder.h"}},
       {"trainer/session/", {"kernels/base/", "configs/", "trainer/machine/", "trainer/doctor/"}},

@@ -117,11 +117,15 @@ class Machine {
     if (law.y != Value::none) read(t, t.i.y, law.y);
     do_more(t, place);
     if (place) move(law.move, t.i, *place);
+    bool adds = false;
     for (const size_t u : t.units(law.gradients)) {
+      if (!t.plan.trains(u)) continue;
       const bool products = t.plan.units[u].multiplies && t.i.op != Op::embed_backward;
+      adds = adds || products;
       t.rank.units.add(t.plan, u, t.i.microbatch, products ? std::optional(t.i.add) : std::nullopt,
                        t.rank.memory[Memory::gradients]);
     }
+    expect(adds || !t.i.add || law.move.memory != Memory::none, "products add to what has no gradient");
     if (law.new_y != Value::none && t.i.y != Instruction::none) write(t, law.new_y);
     if (law.call) t.rank.calls[*law.call].emplace_back(t.i.op, t.i.unit);
     t.rank.at++;
@@ -134,6 +138,7 @@ class Machine {
   }
   void use_weights(const Turn& t, size_t unit) {
     if (!t.plan.gathers()) return;
+    if (const auto frozen = t.plan.units[unit].frozen_part) use_weights(t, *frozen);
     for (const auto& [at, slot] : t.rank.memory[Memory::weights])
       if (slot.unit == static_cast<int32_t>(unit))
         return expect(slot.state == state::there, "weights are still on their way");

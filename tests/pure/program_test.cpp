@@ -162,9 +162,46 @@ std::vector<Layout> layouts_of_axes() {
   };
 }
 
+// Those that differ in what is trained.
+Change adapters(const Change& change) {
+  return [=](Config& c) {
+    change(c);
+    c.adapter.rank = 2;
+  };
+}
+Change frozen(const std::string& what, const Change& change) {
+  return [=](Config& c) {
+    change(c);
+    c.train.freeze = what;
+  };
+}
+std::vector<Layout> layouts_of_what_is_trained() {
+  return {
+      {"adapters", 1, adapters([](Config&) {})},
+      {"adapters_full_shard", 2, adapters(sharded(ShardingStrategy::full_shard, 0))},
+      {"adapters_in_copies", 4, adapters(in_bf16(sharded(ShardingStrategy::shard_grad_op, 2)))},
+      {"adapters_on_the_host", 2, adapters([](Config& c) {
+         recompute({What::each}, 1)(c);
+         c.memory.offload_optimizer = 1;
+         c.memory.offload_parameters = true;
+       })},
+      {"adapters_everything", 8, adapters([](Config& c) {
+         pipeline(2, 3, one_f_one_b, 0)(c);
+         c.parallel.tensor_parallel_degree = 2;
+         c.parallel.sequence_parallel = true;
+         c.memory.activation_checkpointing.kind = What::selective;
+       })},
+      {"frozen_embeddings_in_a_pipeline", 2, frozen("embeddings", pipeline(2, 1, one_f_one_b, 0))},
+      {"frozen_parts_of_layers", 2, frozen("attention\nln_f\n", sharded(ShardingStrategy::full_shard, 0))},
+      {"frozen_layers", 2, frozen("h.0\nh.3.*\nwpe.weight\n", sharded(ShardingStrategy::full_shard, 0))},
+      {"biases_alone", 2, frozen("*.weight", sharded(ShardingStrategy::full_shard, 0))},
+  };
+}
+
 std::vector<Layout> layouts() {
   std::vector<Layout> all = layouts_of_memory();
   for (const Layout& layout : layouts_of_axes()) all.push_back(layout);
+  for (const Layout& layout : layouts_of_what_is_trained()) all.push_back(layout);
   return all;
 }
 
@@ -175,7 +212,7 @@ Config config_of(const Layout& layout) {
   config.model = {.layers = 6, .hidden = 12, .heads = 6, .vocab = 31, .context = 12, .dropout = 0};
   config.batch = {.sequence_length = 12, .global_batch_size = 10, .microbatch_size = 1};
   layout.change(config);
-  return config;
+  return resolve(config);
 }
 
 class ProgramLaws : public testing::TestWithParam<Layout> {

@@ -2,6 +2,8 @@
 // gradients, and how far they are updated.
 #pragma once
 
+#include <algorithm>
+
 #include "tests/pure/program_laws.h"
 
 namespace megalith::test {
@@ -12,6 +14,8 @@ class UnitMachine {
 
   // `place`: the instruction's, if it names one, before it moves.
   void step(const Plan& plan, const Instruction& i, Place* place, const Places& gradients) {
+    if (i.unit != Instruction::none)
+      expect(plan.trains(static_cast<size_t>(i.unit)), "a gradient or an update of what is frozen");
     switch (i.op) {
       case Op::zero:
         if (!place) own_[i.unit] = {.state = i.all ? state::there : state::unwritten};
@@ -68,11 +72,12 @@ class UnitMachine {
   void check_end(const Plan& plan, int64_t microbatches) const {
     for (size_t u = 0; u < plan.units.size(); u++) {
       const std::string& name = plan.units[u].name;
+      if (!plan.trains(u)) continue;
       expect(is_finished(plan, u, microbatches), name + " has no finished gradient");
       const auto updated = updated_.find(static_cast<int32_t>(u));
       expect(updated != updated_.end() && updated->second == plan.units[u].shard.size(), name + " is not updated");
     }
-    expect(tied_ == plan.ties_stages(), "the tied table is not summed");
+    expect(tied_ == plan.sums_tied(), "the tied table is not summed");
   }
   // True once all microbatches and all ranks are in the unit's gradient.
   bool is_finished(const Plan& plan, size_t u, int64_t microbatches) const {
@@ -81,7 +86,7 @@ class UnitMachine {
     return own != own_.end() && static_cast<int64_t>(own->second.microbatches.size()) == microbatches && !summing_ &&
            summed_.contains(unit) == (plan.mesh.data > 1) &&
            tensor_summed_.contains(unit) == is_shared_by_tensor_ranks(plan.units[u]) &&
-           (u != plan.tied || tied_ == plan.ties_stages());
+           (u != plan.tied || tied_ == plan.sums_tied());
   }
   bool is_summing() const { return summing_; }
 
@@ -103,7 +108,9 @@ class UnitMachine {
     switch (i.op) {
       case Op::norm: return expect(normed_.insert(i.unit).second, "a unit counts twice in the norm");
       case Op::sum_norms:
-        return expect(normed_.size() == plan.units.size() && !std::exchange(norms_summed_, true),
+        return expect(static_cast<int64_t>(normed_.size()) ==
+                              std::ranges::count(plan.units, false, &UnitPlan::frozen) &&
+                          !std::exchange(norms_summed_, true),
                       "units are missing in the norm, or it is summed twice");
       case Op::decide:
         return expect(norms_summed_ && !std::exchange(decided_, true), "decided without the norm, or twice");

@@ -27,6 +27,13 @@ void check_names_folder(const std::string& init_from) {
         init_from);
 }
 
+void check_names_base(const Config& config) {
+  CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
+        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; name "
+        "a Hugging Face folder, a run or a checkpoint there",
+        config.adapter.rank);
+}
+
 WeightSource open_initial_weights(const Config& config) {
   const std::string& path = config.checkpoint.init_from;
   check_names_folder(path);
@@ -58,6 +65,7 @@ void check_start(const Config& config, const RunFingerprint& fingerprint) {
     check_resumable(path, manifest, config.model);
     check_fingerprint("checkpoint " + path, manifest.state, fingerprint, config);
   };
+  check_names_base(config);
   const CheckpointConfig& checkpoint = config.checkpoint;
   const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
   const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
@@ -103,13 +111,15 @@ Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer
                            std::optional<RunFingerprint> fingerprint)
     : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {}
 
-std::vector<HeldShard> Checkpointer::held(bool parameters_only) const {
+std::vector<HeldShard> Checkpointer::held(Of of, bool parameters_only) const {
   std::vector<SavedTensor> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
   for (size_t u = 0; u < units.size(); u++) {
     const Interval shard = units[u].plan().shard;
+    const bool frozen = units[u].plan().frozen;
+    if (of != Of::all && frozen != (of == Of::frozen)) continue;
     all.push_back({.path = "", .unit = u, .part = shard, .values = units[u].master()});
-    if (parameters_only) continue;
+    if (parameters_only || frozen) continue;
     for (const Optimizer::State& state : trainer_.optimizer().state())
       all.push_back({.path = state.path, .unit = u, .part = shard, .values = state.by_unit[u]});
   }
@@ -162,6 +172,8 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
   task.state.update(progress.stability.to_json());
   task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
                                        checkpoint_path(directory, progress.step)));
+  if (base_)
+    task.state.update(describe_adapter(config_.adapter, *base_, checkpoint_path(directory, progress.step)));
   if (fingerprint_) {
     task.state["course"] = to_json(*fingerprint_);
     task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_);
@@ -235,8 +247,9 @@ RestartPoint Checkpointer::choose_restart(const Stability& stability, const Last
 }
 
 Progress Checkpointer::load(CheckpointReader& reader) {
+  const bool all = trainer_.plan().saves_frozen;
   trainer_.clear();
-  for (const HeldShard& h : held(false)) read_shard(trainer_.stream(), h, reader);
+  for (const HeldShard& h : held(all ? Of::all : Of::trained, false)) read_shard(trainer_.stream(), h, reader);
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
   const Progress progress{.step = step,
@@ -287,6 +300,9 @@ bool Checkpointer::check_manifest(const CheckpointReader& reader) const {
   const std::string name = "checkpoint " + reader.folder();
   const Manifest& manifest = reader.manifest();
   check_resumable(reader.folder(), manifest, config_.model);
+  CHECK(manifest.state.contains("base") == (config_.adapter.rank > 0),
+        "{} is of a run {} adapters, and adapter.rank = {}; set it as there, or use another run.output", name,
+        config_.adapter.rank > 0 ? "without" : "with", config_.adapter.rank);
   std::vector<std::string> changes;
   if (fingerprint_) changes = check_fingerprint(name, manifest.state, *fingerprint_, config_);
   for (const std::string& line : changes) log_info("{}", line);
@@ -333,8 +349,9 @@ std::optional<Progress> Checkpointer::resume() {
       if (session_.rank() == 0)
         for (const std::string& bad : unreadable) log_warning("{} is now {}", bad, set_aside(bad));
     });
+    together(session_, [&] { read_base(*reader); });
     trainer_.weights_loaded();
-    if (session_.rank() == 0) say_unused_init_from(checkpoint, path, reader->manifest().state);
+    if (session_.rank() == 0 && !base_) say_unused_init_from(checkpoint, path, reader->manifest().state);
     resumed_ = reader->manifest().state;
     resumed_at_ = progress;
     if (changed) progress.stability.forget_losses();
@@ -349,11 +366,34 @@ std::optional<Progress> Checkpointer::resume() {
 
 void Checkpointer::initialize_weights() {
   together(session_, [&] {
+    check_names_base(config_);
     const WeightSource source = open_initial_weights(config_);
+    Stream& s = trainer_.stream();
     trainer_.clear();
-    for (const HeldShard& h : held(true)) read_shard(trainer_.stream(), h, *source.tensors);
+    const bool all = trainer_.plan().saves_frozen;
+    for (const HeldShard& h : held(all ? Of::all : Of::frozen, true)) read_shard(s, h, *source.tensors);
+    if (all) return;
+    base_ = {std::filesystem::absolute(source.path).lexically_normal().string(), ""};
+    if (session_.rank() == 0) base_->fingerprint = weights_fingerprint(*source.tensors, source.model);
+    if (config_.adapter.init_from.empty()) return trainer_.initialize_trained();
+    const std::unique_ptr<TensorSource> adapters = open_adapters(config_.adapter.init_from, config_.model);
+    for (const HeldShard& h : held(Of::trained, true)) read_shard(s, h, *adapters);
   });
   trainer_.weights_loaded();
+}
+
+void Checkpointer::read_base(const CheckpointReader& reader) {
+  if (trainer_.plan().saves_frozen) return;
+  const std::string name = "checkpoint " + reader.folder();
+  base_ = base_of(reader.manifest(), reader.folder());
+  CHECK(base_, "{} names no base", name);
+  std::error_code absent;
+  if (const std::string& here = config_.checkpoint.init_from; std::filesystem::is_directory(here, absent))
+    base_->path = std::filesystem::absolute(find_weights(here)).lexically_normal().string();
+  const WeightSource source =
+      session_.rank() == 0 ? open_base(name, *base_, base_->path) : open_weights(base_->path);
+  check_same_model("the base " + base_->path, source.model, config_.model);
+  for (const HeldShard& h : held(Of::frozen, true)) read_shard(trainer_.stream(), h, *source.tensors);
 }
 
 }  // namespace megalith

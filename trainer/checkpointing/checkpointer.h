@@ -81,7 +81,11 @@ class Checkpointer {
  private:
   // Returns a sentence for each checkpoint that it could not delete. Called on one rank.
   std::vector<std::string> prune(const Stability& stability) const;
-  std::vector<HeldShard> held(bool parameters_only) const;
+  // The weights, of frozen units or of trained ones, or of both, and the state of these.
+  enum class Of { all, trained, frozen };
+  std::vector<HeldShard> held(Of of, bool parameters_only) const;
+  // Reads the frozen weights of a run with adapters: from checkpoint.init_from, or where it was when the run began.
+  void read_base(const CheckpointReader& reader);
   std::vector<HeldShard> shards_of(const std::vector<SavedTensor>& tensors) const;
   Saving::Task task(const Progress& progress, bool keep_all, std::vector<ShardToWrite> shards) const;
   std::vector<std::string> checkpoints_to_try() const;
@@ -95,6 +99,7 @@ class Checkpointer {
   std::optional<RunFingerprint> fingerprint_;
   nlohmann::json resumed_;  // state of the checkpoint that the run resumed from, or null
   Progress resumed_at_;
+  std::optional<BaseWeights> base_;  // of a run with adapters; rank 0's has the fingerprint
   RankFileWriter writer_;
   struct AsyncSave {
     Saving saving;

@@ -23,7 +23,9 @@ void read_into(const Tensor& to, const TensorShard& wanted, TensorSource& source
   if (to.dtype() == DType::f32) return source.read(wanted, to.data<float>());
   std::vector<float> values(static_cast<size_t>(to.numel()));
   source.read(wanted, values.data());
-  std::transform(values.begin(), values.end(), to.data<bfloat16>(), [](float v) { return bfloat16(v); });
+  with_16_bits(to.dtype(), [&]<class T>(T) {
+    std::transform(values.begin(), values.end(), to.data<T>(), [](float v) { return T(v); });
+  });
 }
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace megalith {
 
 struct HeldShard {
   TensorShard shard;
-  Tensor data;  // f32 or bf16, in the stream's memory
+  Tensor data;  // f32 or bf16, or f16 where it is only read into, in the stream's memory
 };
 
 // Returns the shards of `values`, the elements `within` of the unit's shard. A shard's name is `path` + the
@@ -26,7 +26,7 @@ ShardToWrite shard_to_write(Stream& s, const HeldShard& held);
 // Returns the same for host memory, which any thread may write and nobody changes until then.
 ShardToWrite shard_to_write_on_host(const HeldShard& held);
 
-// Reads the shard into its memory, rounding to nearest for bf16. Work launched afterwards sees it.
+// Reads the shard into its memory, rounding to nearest for bf16 and f16. Work launched afterwards sees it.
 void read_shard(Stream& s, const HeldShard& held, TensorSource& source);
 
 }  // namespace megalith

@@ -84,8 +84,8 @@ std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank)
   for (const char* path : rule->state_paths()) paths.push_back(std::string(path) + "/");
   std::vector<TensorShard> shards;
   for (size_t u = 0; u < plan.units.size(); u++)
-    for (const Interval part : saved_parts(plan, u))
-      for (const std::string& path : paths)
+    for (const Interval part : plan.is_saved(plan.units[u]) ? saved_parts(plan, u) : std::vector<Interval>{})
+      for (const std::string& path : plan.units[u].frozen ? std::vector{paths.front()} : paths)
         for (const PlacedParam& param : plan.units[u].params)
           for (auto& [shard, local] : shards_of(plan.units[u], plan.tensor, param, part)) {
             shard.name = path + shard.name;

@@ -18,6 +18,8 @@ bool matters(const std::string& key, const Config& config) {
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
   if (key == "data.pack") return config.data.masked;
+  if (key.starts_with("adapter.")) return config.adapter.rank > 0 && key != "adapter.init_from";
+  if (key == "train.freeze") return !config.train.freeze.empty();
   static const std::set<std::string> keys{
       "model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"};
   return key.starts_with("optimizer.") || keys.contains(key);

@@ -78,9 +78,28 @@ WeightSource open_weights(const std::string& path) {
     source.end_of_documents = end_of_documents_of(reader->manifest());
     source.dropout = dropout_of(reader->manifest());
     source.tokenizer_hash = trained_with(reader->manifest(), "tokenizer");
-    source.tensors = std::move(reader);
+    if (const std::optional<BaseWeights> base = base_of(reader->manifest(), source.path)) {
+      ModelConfig adapted = source.model;
+      adapted.adapter = adapter_of(reader->manifest(), source.path);
+      WeightSource below = open_base("checkpoint " + source.path, *base, base->path);
+      check_same_model("the base " + base->path, below.model, source.model);
+      source.tensors = std::make_unique<MergedSource>(std::move(below.tensors), *reader, adapted);
+    } else {
+      source.tensors = std::move(reader);
+    }
   }
   if (source.tokenizer_hash.empty()) source.tokenizer_hash = hash_of_folder(source.tokenizer);
+  return source;
+}
+
+WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path) {
+  std::error_code absent;
+  CHECK(fs::is_directory(path, absent),
+        "{} holds adapters of a base with the fingerprint {}, and {} is not there; put it back, or for training name its "
+        "new place with checkpoint.init_from",
+        what, base.fingerprint, path);
+  WeightSource source = open_weights(path);
+  check_base(what, base, path, *source.tensors, source.model);
   return source;
 }
 

@@ -1,4 +1,5 @@
-// Finds and opens trained weights: one of our checkpoints or a Hugging Face GPT-2 folder.
+// Finds and opens trained weights: one of our checkpoints or a Hugging Face GPT-2 folder. Of a run with adapters these
+// are its base's with the adapters added (adapted_weights.h).
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
+#include "trainer/checkpointing/adapted_weights.h"
 
 namespace megalith {
 
@@ -29,6 +31,8 @@ std::string find_weights(const std::string& path);
 // Does the same, but throws Error for a Hugging Face folder.
 std::string find_checkpoint(const std::string& path);
 WeightSource open_weights(const std::string& path);
+// Does the same for weights that adapters are added to, whatever adapters these hold themselves.
+WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path);
 
 // Returns the token that ended documents which training kept apart (data.isolate_documents), or nothing where it did
 // not or that is unknown.

@@ -4,6 +4,7 @@
 
 #include "checkpoints/difference.h"
 #include "checkpoints/hugging_face.h"
+#include "checkpoints/peft_folder.h"
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
@@ -36,14 +37,31 @@ int verify_folder(const std::string& path) {
 
 struct ExportOptions {
   std::string out;
+  bool merged = false;
   StorageType type = StorageType::fp32;
   bool type_is_given = false;
   int64_t most_bytes = ExportForm{}.most_bytes;
 };
 
+int export_adapter(CheckpointReader& reader, const BaseWeights& base, const ExportOptions& options) {
+  check_complete(reader.manifest());
+  ModelConfig m = model_of(reader.manifest(), reader.folder());
+  m.adapter = adapter_of(reader.manifest(), reader.folder());
+  exported_family(m);  // or an error
+  export_peft(reader, m, base.path, options.out);
+  fmt::print("{}\nadapters of rank {}, for PEFT; their base: {}\n", options.out, m.adapter.rank, base.path);
+  if (!is_hugging_face_folder(base.path))
+    fmt::print("the base is a checkpoint: `megalith checkpoint export` makes a folder of it that `transformers` opens\n");
+  return 0;
+}
+
 int export_folder(const std::string& path, const std::string& tokenizer, const ExportOptions& options) {
   const std::string& out = options.out;
   CheckpointReader reader(tell_checkpoint(path));
+  const std::optional<BaseWeights> base = base_of(reader.manifest(), reader.folder());
+  if (base && !options.merged) return export_adapter(reader, *base, options);
+  CHECK(base || !options.merged, "--merged adds adapters to their base, and {} has none; leave it out",
+        reader.folder());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.dropout = dropout_of(reader.manifest());
   const std::string known = tokenizer_of(reader.manifest(), reader.folder());
@@ -74,7 +92,8 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   const std::vector<StoredParameter> parameters = stored_parameters(m);
   const bool large = export_bytes(parameters, DType::f32) > options.most_bytes;
   const bool rounds = options.type_is_given ? options.type == StorageType::bf16 : large || !is_gpt2;
-  export_hugging_face(reader, m, parameters, end_of_text, out, end_of_documents,
+  const std::unique_ptr<TensorSource> merged = base ? open_weights(reader.folder()).tensors : nullptr;
+  export_hugging_face(merged ? *merged : reader, m, parameters, end_of_text, out, end_of_documents,
                       {.type = rounds ? DType::bf16 : DType::f32,
                        .most_bytes = options.most_bytes,
                        .cuts_table = is_gpt2,
@@ -162,6 +181,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  convert->add_flag("--merged", o->exported.merged,
+                    "of a run with adapters: the base with the adapters added to it, instead of a folder for PEFT");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
                    ->default_str("GPT-2 in one file: fp32; else bf16");
   convert->add_option("--max-shard-size", o->exported.most_bytes, "size of a file, as 2GB; more goes to several")

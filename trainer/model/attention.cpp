@@ -34,12 +34,12 @@ Attention::Attention(Declarations& model, const std::string& name, const ModelCo
             .split = Split::rows,
             .row_groups = {heads_ * head_size_, kv_heads_ * head_size_, kv_heads_ * head_size_},
             .bias = config.qkv_bias},
-           config.initial_std),
+           config.initial_std, config),
       q_norm_(declare_norm(model, name + "q_norm.weight", config)),
       k_norm_(declare_norm(model, name + "k_norm.weight", config)),
       proj_(model, name + "c_proj",
             {.in = heads_ * head_size_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias},
-            output_std),
+            output_std, config),
       site_(model.dropout_site()) {}
 
 AttentionDims Attention::dims(const PassShape& pass) const {

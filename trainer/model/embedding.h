@@ -32,7 +32,7 @@ class Embedding {
   void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
                Tensor x) const;
 
-  // dw accumulates; dx (R, C) is used up.
+  // dw accumulates, where it is not frozen; dx (R, C) is used up.
   void backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const;
 
  private:

@@ -16,10 +16,10 @@ FeedForward::FeedForward(Declarations& model, const std::string& name, const Mod
            .split = Split::rows,
            .row_groups = products_ == 1 ? std::vector<int64_t>{} : std::vector{features_, features_},
            .bias = config.bias},
-          config.initial_std),
+          config.initial_std, config),
       proj_(model, name + "c_proj",
             {.in = features_, .out = width_, .split = Split::columns, .row_groups = {}, .bias = config.bias},
-            output_std) {}
+            output_std, config) {}
 
 void FeedForward::allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const {
   const int64_t N = pass.branch_rows(), F = features_ / pass.parts;

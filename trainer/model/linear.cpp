@@ -1,10 +1,12 @@
 #include "trainer/model/linear.h"
 
+#include "kernels/gelu.h"
 #include "kernels/linear.h"
 
 namespace megalith {
 
-Linear::Linear(Declarations& model, const std::string& name, const Shape& shape, double std)
+Linear::Linear(Declarations& model, const std::string& name, const Shape& shape, double std,
+               const ModelConfig& config)
     : weight_(model.parameter({.name = name + ".weight",
                                .shape = {shape.out, shape.in},
                                .init_std = std,
@@ -19,27 +21,38 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
                              .shape = {shape.out},
                              .split = shape.split == Split::rows ? Split::rows : Split::none,
                              .row_groups = shape.row_groups});
+  adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
 }
 
 void Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
   linear_forward(c.s, y, x, w[weight_], own_bias(w));
+  if (adapter_) adapter_.forward(c, w, y, x);
 }
 
 void Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const {
-  linear_gelu_forward(c.s, y, h, x, w[weight_], own_bias(w));
+  if (!adapter_) return linear_gelu_forward(c.s, y, h, x, w[weight_], own_bias(w));
+  forward(c, w, h, x);
+  gelu_forward(c.s, y, h);
 }
 
 void Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
   linear_backward_input(c.s, dx, dy, w[weight_]);
+  if (adapter_) adapter_.backward_input(c, w, dx, dy);
 }
 
 void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const {
-  linear_backward_input_gelu(c.s, dh, dy, w[weight_], h);
+  if (!adapter_) return linear_backward_input_gelu(c.s, dh, dy, w[weight_], h);
+  backward_input(c, w, dh, dy);
+  gelu_backward(c.s, dh, dh, h);
 }
 
-void Linear::backward_weight(const Context& c, const UnitTensors&, const UnitTensors& dw, Tensor dy, Tensor x,
+void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                              bool add) const {
-  linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
+  if (!dw[weight_].empty())
+    linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
+  else if (!own_bias(dw).empty())
+    linear_backward_bias(c.s, own_bias(dw), dy);
+  if (adapter_) adapter_.backward_weight(c, w, dw, dy, x, add);
 }
 
 }  // namespace megalith

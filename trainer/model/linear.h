@@ -2,10 +2,13 @@
 // features, Megatron's column-parallel and row-parallel linear (their matrices are (in, out); Shoeybi et al., arXiv
 // 1909.08053, section 3). Of the second, each part's y is a partial sum, so its bias belongs to the residual, which
 // adds it once, after the sum: forward leaves it out.
+//
+// A layer may have an adapter (adapter.h). Gradients of what is frozen are not computed.
 #pragma once
 
 #include <string>
 
+#include "trainer/model/adapter.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {
@@ -18,8 +21,9 @@ class Linear {
     std::vector<int64_t> row_groups{};  // of the output, each of which is split by itself: q, k, v
     bool bias = true;
   };
-  // Declares `name`.weight, from normal(0, std), and `name`.bias, if there is one, from 0.
-  Linear(Declarations& model, const std::string& name, const Shape& shape, double std);
+  // Declares `name`.weight, from normal(0, std), and `name`.bias, if there is one, from 0, and the adapter that the
+  // config has for it.
+  Linear(Declarations& model, const std::string& name, const Shape& shape, double std, const ModelConfig& config);
   // Makes a layer without a bias of a weight that is declared: the head's, which may be the token table.
   explicit Linear(Param weight) : weight_(weight) {}
 
@@ -45,6 +49,7 @@ class Linear {
   Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }
 
   Param weight_, bias_{};
+  Adapter adapter_{};
   bool bias_in_residual_ = false;
 };
 

@@ -1,5 +1,7 @@
 #include "trainer/model/model.h"
 
+#include "configs/adapter.h"
+
 namespace megalith {
 
 namespace {
@@ -16,6 +18,8 @@ Model::Model(const ModelConfig& config)
     : embedding_(declared_, config), blocks_(make_blocks(declared_, config)), head_(declared_, config, embedding_) {
   for (const size_t unit : embedding_.units()) declared_.units[unit].embedding = true;
   for (const size_t unit : head_.units()) declared_.units[unit].head = true;
+  for (UnitSpec& unit : declared_.units)
+    for (ParamSpec& param : unit.params) param.trained = is_trained(config, param.name);
 }
 
 const ParamSpec& Model::token_table() const {
@@ -25,12 +29,12 @@ const ParamSpec& Model::token_table() const {
 std::vector<UnitSpec> model_spec(const ModelConfig& model) { return Model(model).units(); }
 
 double model_flops_per_token(const ModelConfig& model, int64_t sequence_length, bool causal) {
-  int64_t multiplying = 0;
+  double multiplying = 0;
   for (const UnitSpec& unit : model_spec(model))
     for (const ParamSpec& param : unit.params)
-      if (param.multiplies) multiplying += param.shape.numel();
+      if (param.multiplies) multiplying += (param.trained ? 6 : 4) * static_cast<double>(param.shape.numel());
   const auto h = static_cast<double>(model.heads * model.size_of_head()), L = static_cast<double>(model.layers);
-  return 6 * static_cast<double>(multiplying) + (causal ? 6 : 12) * L * h * static_cast<double>(sequence_length);
+  return multiplying + (causal ? 6 : 12) * L * h * static_cast<double>(sequence_length);
 }
 
 }  // namespace megalith

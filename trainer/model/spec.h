@@ -25,11 +25,16 @@ struct ParamSpec {
   bool multiplies =
       false;  // a product's factor: a product writes its gradient as a whole; other gradients are added up
   Split split = Split::none;
-  bool of_heads = false;  // not split, but used in each head, so that a part's gradient is that of its heads
+  // It is not split, but used with what is: in each head, or as a matrix of an adapter beside the one that is split. So
+  // a part's gradient is that of its heads or features.
+  bool of_heads = false;
   std::vector<int64_t> row_groups{};  // row splits apply within each of so many rows: q, k, v; empty: one of all
   int64_t row_multiple = 1;           // rows of a part are padded to a multiple of this
   bool stored_transposed = false;     // by Hugging Face: [in, out]
-  uint64_t id = 0;                    // position in the whole list: the key of its initial values
+  bool trained = true;                // else frozen
+  // The key of its initial values: the position in the whole list, or of adapters a hash of the name, so that one does
+  // not depend on which others there are.
+  uint64_t id = 0;
 };
 
 // A unit is gathered, reduced and recomputed as one: a layer, or a part of the model's ends. A unit that both the
@@ -44,20 +49,24 @@ struct UnitSpec {
 
 int64_t num_parameters(const UnitSpec& unit);
 int64_t num_parameters(const std::vector<UnitSpec>& spec);
+int64_t num_trained(const std::vector<UnitSpec>& spec);
 
 // A Param is the place of a parameter among those of its unit.
 struct Param {
   int32_t index = -1;  // -1: the layer has no such parameter
 };
 
-// The tensors of a unit, in the order of its parameters: weights in the compute dtype, or their gradients in f32.
+// The tensors of a unit, in the order of its parameters: weights in the compute dtype, or their gradients in f32, which
+// are empty where a parameter is frozen.
 class UnitTensors {
  public:
   UnitTensors() = default;
   explicit UnitTensors(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
 
   // An empty tensor where there is no such parameter.
-  Tensor operator[](Param p) const { return p.index < 0 ? Tensor{} : tensors_.at(static_cast<size_t>(p.index)); }
+  Tensor operator[](Param p) const {
+    return p.index < 0 || p.index >= std::ssize(tensors_) ? Tensor{} : tensors_[static_cast<size_t>(p.index)];
+  }
 
  private:
   std::vector<Tensor> tensors_;

@@ -8,6 +8,7 @@ namespace megalith {
 Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.units.size(), none) {
   int32_t sharing = 0;
   for (size_t u = 0; u < plan.units.size(); u++) {
+    if (plan.units[u].frozen) continue;
     if (plan.units[u].reduce_once || !plan.is_layer(u)) {
       own_[u] = as_number(slots_.size());
       slots_.emplace_back();
@@ -19,7 +20,7 @@ Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list)
   slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
   if (!sharded())
     for (size_t u = 0; u < plan.units.size(); u++)  // where the head is, it comes before the embedding
-      zero(u, none, plan.is_layer(u) || (plan.units[u].multiplies && plan.chunks.back().last));
+      if (plan.trains(u)) zero(u, none, plan.units[u].multiplies && (plan.is_layer(u) || plan.chunks.back().last));
 }
 
 void Gradients::zero(size_t unit, int32_t slot, bool products) {
@@ -60,12 +61,12 @@ void Gradients::finish() {
   await_sums();
   for (size_t u = 0; u < plan_.units.size(); u++) {
     const UnitPlan& unit = plan_.units[u];
-    if (intersect(unit.partial, unit.shard).size() == 0) continue;
+    if (unit.frozen || intersect(unit.partial, unit.shard).size() == 0) continue;
     list_.push_back({.op = Op::sum_tensor, .unit = as_number(u)});
     summing_ = true;
   }
   await_sums();
-  if (plan_.ties_stages()) list_.push_back({.op = Op::sum_tied});
+  if (plan_.sums_tied()) list_.push_back({.op = Op::sum_tied});
 }
 
 Gradients::Slot* Gradients::find(size_t unit) {

@@ -18,6 +18,7 @@ class Gradients {
   // Adds to `list` from here on; both must outlive it.
   Gradients(const Plan& plan, Program& list);
 
+  // These are of units that are trained.
   // The unit's gradients are about to be added to, in an instruction in which products do so or not. Returns what such
   // products have to do: add to what is there, or write what was not even zeroed.
   bool open(size_t unit, bool products);

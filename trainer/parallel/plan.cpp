@@ -1,7 +1,9 @@
 #include "trainer/parallel/plan.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "configs/adapter.h"
 #include "trainer/model/model.h"
 #include "trainer/parallel/stage_split.h"
 
@@ -33,25 +35,32 @@ std::vector<Interval> beside_products(const UnitPlan& unit) {
   return beside;
 }
 
-// `parts`: into which each shard can be divided.
-UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard, int64_t parts) {
+// `parts`: into which each shard can be divided. Of the parameters those that are trained, or the frozen ones.
+UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, int64_t shards, int64_t shard,
+               int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
-  UnitPlan unit{.name = spec.name, .is_layer = spec.is_layer()};
-  for (const ParamSpec& param : spec.params) {
-    unit.params.push_back({param, local_shape(param, tensor), 0});
+  UnitPlan unit{.name = spec.name, .is_layer = spec.is_layer(), .frozen = !trained};
+  for (size_t i = 0; i < spec.params.size(); i++) {
+    const ParamSpec& param = spec.params[i];
+    if (param.trained != trained) continue;
+    unit.params.push_back({param, i, local_shape(param, tensor), 0});
     unit.multiplies = unit.multiplies || param.multiplies;
   }
   int64_t offset = 0;
+  std::optional<int64_t> partial;
   const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool of_heads) {
     return param.decay == decay && (param.split != Split::none) == split && param.of_heads == of_heads;
   };
   for (bool decay : {true, false}) {
     for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}}) {
-      if (of_heads && !decay) unit.partial.begin = offset;
       for (PlacedParam& param : unit.params)
         if (is_at(param.spec, decay, split, of_heads)) {
-          CHECK(!split || unit.split == offset, "{}: split parameters after unsplit ones", spec.name);
+          // Of what is frozen nothing is reduced, and so its order is free.
+          CHECK(!split || unit.split == offset || !trained, "{}: split parameters after unsplit ones", spec.name);
+          CHECK(of_heads || !partial || !trained, "{}: {} after gradients that are sums over parts", spec.name,
+                param.spec.name);
+          if (of_heads && !partial) partial = offset;
           param.offset = offset;
           offset = round_up(offset + param.shape.numel(), alignment);
           if (split) unit.split = offset;
@@ -60,6 +69,7 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards * parts);
+  unit.partial.begin = partial.value_or(offset);
   unit.partial.end = tensor.degree > 1 && unit.partial.begin < offset ? unit.numel : unit.partial.begin;
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
@@ -93,7 +103,8 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
   if (max_live_parameters == 0) return least;
   int64_t num_shared = 0, layer = 0;
   for (const Chunk& chunk : plan.chunks) num_shared += chunk.num_layers;
-  const UnitPlan& unit = plan.units[plan.chunks.front().first_unit];
+  const UnitPlan& first = plan.units[plan.chunks.front().first_unit];
+  const UnitPlan& unit = first.keep_gathered && first.frozen_part ? plan.units[*first.frozen_part] : first;
   for (const PlacedParam& param : unit.params) layer += param.shape.numel();
   const int64_t wanted = std::min(least, num_shared);
   CHECK(!plan.gathers() || unit.keep_gathered || max_live_parameters >= wanted * layer,
@@ -109,15 +120,31 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
   const int64_t parts = plan.reduce_dtype == DType::f32 ? 1 : plan.mesh.data;
-  const auto add = [&](const UnitSpec& spec) {
-    UnitPlan unit = place(spec, plan.tensor, shards, shard, parts);
+  std::vector<UnitPlan> frozen_parts;
+  const auto placed_unit = [&](const UnitSpec& spec, bool trained) {
+    UnitPlan unit = place(spec, trained, plan.tensor, shards, shard, parts);
     const bool small = unit.numel <= config.parallel.replicate_below;
     unit.keep_gathered = !unit.is_layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
     // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
     // the embedding sees all rows.
     if (plan.sequence_parallel && !spec.embedding) unit.partial = {unit.split, unit.numel};
-    plan.units.push_back(std::move(unit));
+    if (unit.frozen) unit.optimizer_on_host = config.memory.offload_parameters;
+    return unit;
+  };
+  const auto add = [&](const UnitSpec& spec) {
+    const bool trains = std::ranges::any_of(spec.params, &ParamSpec::trained);
+    const bool both = trains && !std::ranges::all_of(spec.params, &ParamSpec::trained);
+    plan.units.push_back(placed_unit(spec, trains));
+    if (both) {
+      frozen_parts.push_back(placed_unit(spec, false));
+      frozen_parts.back().name += ", frozen";
+      // Layers take turns in slots of one size: the smaller part stays.
+      UnitPlan& smaller =
+          plan.units.back().numel < frozen_parts.back().numel ? plan.units.back() : frozen_parts.back();
+      smaller.keep_gathered = true;
+      plan.units.back().frozen_part = frozen_parts.size() - 1;  // counted from the first of these
+    }
     return plan.units.size() - 1;
   };
 
@@ -134,6 +161,9 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
     for (int64_t i = 0; i < chunk.num_layers; i++) add(model.block_unit(chunk.first_layer + i));
   }
   for (size_t u = model.end_block_unit(); u < here.size(); u++) add_end(u);
+  for (UnitPlan& unit : plan.units)
+    if (unit.frozen_part) *unit.frozen_part += plan.units.size();
+  std::ranges::move(frozen_parts, std::back_inserter(plan.units));
   // The first stage answers for what is tied.
   if (!first && plan.tied != Plan::nowhere) plan.units[plan.tied].mine = {};
   const auto placed = [&](const std::vector<size_t>& units) {
@@ -150,6 +180,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
 void offload_optimizer(std::vector<UnitPlan>& units, double share) {
   double all = 0, on_host = 0;
   for (UnitPlan& unit : units) {
+    if (unit.frozen) continue;
     const auto size = static_cast<double>(unit.shard.size());
     all += size;
     unit.optimizer_on_host = on_host + size / 2 < share * all;
@@ -188,6 +219,17 @@ void set_memory(Plan& plan, const MemoryConfig& memory) {
   plan.parameters_on_host = memory.offload_parameters;
 }
 
+}  // namespace
+
+namespace {
+void check_freeze(const Model& model, const std::string& freeze) {
+  std::vector<std::string> names;
+  for (const UnitSpec& unit : model.units())
+    for (const ParamSpec& param : unit.params) names.push_back(param.name);
+  const std::string wrong = freeze_problem(freeze, names);
+  CHECK(wrong.empty(), "train.freeze {}", wrong);
+  CHECK(num_trained(model.units()) > 0, "train.freeze leaves no parameter to train; name fewer");
+}
 }  // namespace
 
 BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank) {
@@ -230,8 +272,10 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   // An example may hold tokens that end documents elsewhere.
   plan.end_of_text = plan.masked ? -1 : static_cast<int32_t>(config.data.end_of_text);
   plan.cuda_graphs = config.run.cuda_graphs && config.run.device != Device::cpu;
-  plan.draws_from_memory = plan.cuda_graphs && config.model.dropout > 0;
+  plan.draws_from_memory = plan.cuda_graphs && (config.model.dropout > 0 || config.model.adapter.dropout > 0);
+  plan.saves_frozen = config.model.adapter.rank == 0;
   const Model model(config.model);
+  check_freeze(model, config.model.freeze);
   const ParamSpec& table = model.token_table();
   const int64_t N = plan.batch.microbatch * config.batch.sequence_length;
   plan.pass = {.B = plan.batch.microbatch,

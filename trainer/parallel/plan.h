@@ -2,6 +2,7 @@
 // rank: no devices, no I/O. Everything later reads shapes, ranges and order from here and decides nothing again.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace megalith {
 
 struct PlacedParam {
   ParamSpec spec;
+  size_t index;    // among those of its unit of the model (Param)
   Shape shape;     // local
   int64_t offset;  // of its first element in the unit's flat memory
   Interval range() const { return {offset, offset + shape.numel()}; }
@@ -24,11 +26,16 @@ struct PlacedParam {
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
 // split over the tensor axis first, and last those whose gradients are sums over its ranks; padded with zeros so that
 // every shard has the same size and, where sums over copies travel in bf16, so has every copy's part of a shard.
+//
+// Frozen parameters are a unit of their own, which is gathered and has no gradients and no optimizer state. Where a unit
+// of the model has both, instructions name the one that is trained.
 struct UnitPlan {
   std::string name;
   bool is_layer = false;              // one of several of the same shape; else a part of the model's ends
   bool multiplies = false;            // products write some of its gradients
-  std::vector<PlacedParam> params{};  // in the order of the spec
+  bool frozen = false;
+  std::optional<size_t> frozen_part{};  // the unit of the frozen parameters beside these
+  std::vector<PlacedParam> params{};    // in the order of the spec
   int64_t numel = 0;                  // padded
   int64_t decayed = 0;                // elements [0, decayed) have weight decay
   int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
@@ -41,7 +48,7 @@ struct UnitPlan {
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
-  bool optimizer_on_host = false;  // master weights and moments, between updates
+  bool optimizer_on_host = false;  // master weights and moments, between updates; frozen: the weights that are gathered
   Interval partial{};              // these elements' gradients are partial sums over the tensor axis
 };
 
@@ -76,7 +83,8 @@ struct Plan {
   TensorRank tensor;
   DType compute = DType::f32;
   DType residual = DType::f32;      // f32, or as `compute`
-  DType master = DType::f32;        // of the weights that the optimizer updates
+  DType master = DType::f32;        // of the weights that the optimizer updates; frozen ones are of the compute type
+  bool saves_frozen = true;         // checkpoints hold the frozen weights as well; else they name whose they are
   DType reduce_dtype = DType::f32;  // of gradients as they are sent to sums over the shard and data axes, added in f32
   bool relay = false;               // such gradients are added up inside each node before they go to others
   ModelConfig model;
@@ -110,8 +118,13 @@ struct Plan {
   // Returns whether weights are gathered into slots: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
   bool is_layer(size_t unit) const { return units[unit].is_layer; }
-  // The tied unit stands on the first and on the last stage; gradients are added up between the two.
+  bool is_saved(const UnitPlan& unit) const { return saves_frozen || !unit.frozen; }
+  // Returns whether a unit that the embedding or the head is given is trained.
+  bool trains(size_t unit) const { return !units[unit].frozen; }
+  // The tied unit stands on the first and on the last stage; gradients are added up between the two, unless it is
+  // frozen.
   bool ties_stages() const { return mesh.pipeline > 1 && tied != nowhere; }
+  bool sums_tied() const { return ties_stages() && trains(tied); }
 };
 
 DType stored_in(StorageType type);

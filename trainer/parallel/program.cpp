@@ -1,6 +1,7 @@
 #include "trainer/parallel/program.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -120,7 +121,16 @@ class Lister {
     i.microbatch = as_number(a.microbatch);
     list_.push_back(i);
   }
-  void use(size_t unit) { list_.push_back({.op = Op::await_gather, .unit = as_number(unit)}); }
+  // The part that takes turns in slots comes first, so that that of the next layer is on its way while this one is at
+  // work.
+  void use(size_t unit) {
+    const auto await_gather = [&](size_t u) { list_.push_back({.op = Op::await_gather, .unit = as_number(u)}); };
+    const std::optional<size_t> frozen = plan_.units[unit].frozen_part;
+    const bool frozen_first = frozen && plan_.units[unit].keep_gathered;
+    if (frozen_first) await_gather(*frozen);
+    await_gather(unit);
+    if (frozen && !frozen_first) await_gather(*frozen);
+  }
 
   // The residual that the action's message comes into, or none.
   int32_t incoming(const Action& a) const {
@@ -177,12 +187,14 @@ class Lister {
       await(gradient);
       bool add = false;
       for (const size_t unit : plan_.head) {
+        if (!plan_.trains(unit)) continue;
         const bool products = plan_.units[unit].multiplies, filled = gradients_->open(unit, products);
         if (products) add = filled;
       }
       emit(a, {.op = Op::head, .add = add, .x = x, .y = gradient, .batch = batch});
       for (const size_t unit : plan_.head)
-        if (unit != plan_.tied || !plan_.chunks.front().first) gradients_->reduce(unit, last_microbatch(a));
+        if (plan_.trains(unit) && (unit != plan_.tied || !plan_.chunks.front().first))
+          gradients_->reduce(unit, last_microbatch(a));
     } else {
       emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
     }
@@ -209,18 +221,23 @@ class Lister {
       for (int64_t i = end; i-- > first;) {
         use(c.unit(i));
         Instruction layer = of_layer(Op::backward, a, i);
-        layer.add = gradients_->open(c.unit(i), true);
+        if (plan_.trains(c.unit(i))) {
+          const bool products = plan_.units[c.unit(i)].multiplies, filled = gradients_->open(c.unit(i), products);
+          layer.add = products && filled;
+        }
         layer.x = m.x(k, i);
         layer.y = gradient;
         if (plan_.kept == Kept::all) layer.saved = m.saved_of(k, i);
         emit(a, layer);
-        gradients_->reduce(c.unit(i), last_microbatch(a));
+        if (plan_.trains(c.unit(i))) gradients_->reduce(c.unit(i), last_microbatch(a));
       }
     }
     if (c.first) {
-      for (const size_t unit : plan_.embedding) gradients_->open(unit, false);
-      emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
-      for (const size_t unit : plan_.embedding) gradients_->reduce(unit, last_microbatch(a));
+      std::vector<size_t> trained;
+      std::ranges::copy_if(plan_.embedding, std::back_inserter(trained), [&](size_t u) { return plan_.trains(u); });
+      for (const size_t unit : trained) gradients_->open(unit, false);
+      if (!trained.empty()) emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
+      for (const size_t unit : trained) gradients_->reduce(unit, last_microbatch(a));
     } else {
       begin(Op::send, a, gradient);
     }
@@ -275,10 +292,17 @@ Program logits_program(const Plan& plan) {
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs) {
   Needs needs;
   const auto raise = [](int64_t& most, int32_t index) { most = std::max<int64_t>(most, index + 1); };
+  // Which units come into a shared slot depends on the number of microbatches, and layers that are frozen in part differ
+  // in size.
+  int64_t largest = 0;
+  for (const UnitPlan& unit : plan.units)
+    if (!unit.keep_gathered) largest = std::max(largest, unit.numel);
   const auto slot = [&](std::vector<Needs::Slot>& slots, const Instruction& i) {
     const auto at = static_cast<size_t>(i.slot);
     if (at >= slots.size()) slots.resize(at + 1);
-    slots[at].numel = std::max(slots[at].numel, plan.units[static_cast<size_t>(i.unit)].numel);
+    const UnitPlan& unit = plan.units[static_cast<size_t>(i.unit)];
+    const int64_t numel = i.op == Op::gather && !unit.keep_gathered ? largest : unit.numel;
+    slots[at].numel = std::max(slots[at].numel, numel);
     slots[at].partial = slots[at].partial || (i.add && plan.reduce_dtype == DType::f32);
   };
   for (const Program* program : programs)

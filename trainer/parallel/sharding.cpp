@@ -29,7 +29,7 @@ Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool 
     : plan_(plan), runtime_(runtime) {
   for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan, training, runtime.memory);
   Arena& arena = runtime.memory[MemoryClass::communication];
-  if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tied].shard.size()});
+  if (training && plan.sums_tied()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tied].shard.size()});
   for (const Needs::Slot& slot : needs.weights)
     weight_slots_.push_back({.memory = arena.tensor(plan.compute, {slot.numel})});
   for (const Needs::Slot& slot : needs.gradients) {
@@ -181,10 +181,20 @@ Tensor Sharding::whole_gradient(size_t unit) const {
 }
 
 UnitTensors Sharding::weights(size_t unit) const {
-  return views(unit, plan_.gathers() ? whole(weight_slots_, unit) : units_[unit].working());
+  std::vector<Tensor> tensors;
+  const auto add = [&](size_t u) {
+    add_views(tensors, u, plan_.gathers() ? whole(weight_slots_, u) : units_[u].working());
+  };
+  add(unit);
+  if (plan_.units[unit].frozen_part) add(*plan_.units[unit].frozen_part);
+  return UnitTensors(std::move(tensors));
 }
 
-UnitTensors Sharding::gradients(size_t unit) const { return views(unit, whole_gradient(unit)); }
+UnitTensors Sharding::gradients(size_t unit) const {
+  std::vector<Tensor> tensors;
+  if (plan_.trains(unit)) add_views(tensors, unit, whole_gradient(unit));
+  return UnitTensors(std::move(tensors));
+}
 
 std::vector<UnitTensors> Sharding::weights(const std::vector<size_t>& units) const {
   std::vector<UnitTensors> all;
@@ -198,11 +208,11 @@ std::vector<UnitTensors> Sharding::gradients(const std::vector<size_t>& units) c
   return all;
 }
 
-UnitTensors Sharding::views(size_t unit, Tensor flat) const {
-  std::vector<Tensor> tensors;
-  for (const PlacedParam& param : plan_.units[unit].params)
-    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.shape));
-  return UnitTensors(std::move(tensors));
+void Sharding::add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const {
+  for (const PlacedParam& param : plan_.units[unit].params) {
+    if (tensors.size() <= param.index) tensors.resize(param.index + 1);
+    tensors[param.index] = flat.flat(param.range().begin, param.range().end).view(param.shape);
+  }
 }
 
 }  // namespace megalith

@@ -45,7 +45,7 @@ class Sharding {
   void await_sums();
   void sum_tied();
 
-  // The unit's weights, in the compute dtype, and its gradients, in f32.
+  // The unit's weights, in the compute dtype, with those of its frozen part, and its gradients, in f32.
   UnitTensors weights(size_t unit) const;
   UnitTensors gradients(size_t unit) const;
   std::vector<UnitTensors> weights(const std::vector<size_t>& units) const;
@@ -74,7 +74,8 @@ class Sharding {
   Tensor target(size_t unit, const Slot& slot, bool add) const;
   const Tensor& whole(const std::vector<Slot>& slots, size_t unit) const;
   Tensor whole_gradient(size_t unit) const;
-  UnitTensors views(size_t unit, Tensor flat) const;
+  // Sets the tensors of the unit's parameters, each in its place, to parts of its flat memory.
+  void add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const;
 
   const Plan& plan_;
   Runtime& runtime_;

@@ -251,6 +251,7 @@ Context Stage::context(const Instruction& i) {
           .edge = *edge_,
           .pass = plan_.pass,
           .dropout = d,
+          .adapter_dropout = batch_.adapter_dropout,
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 

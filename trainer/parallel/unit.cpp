@@ -1,5 +1,9 @@
 #include "trainer/parallel/unit.h"
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
 #include "kernels/elementwise.h"
 
 namespace megalith {
@@ -8,15 +12,17 @@ Unit::Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory
     : plan_(&unit),
       tensor_(plan.tensor),
       working_place_(plan.parameters_on_host ? MemoryPlace::host : MemoryPlace::device) {
+  const bool trains = training && !unit.frozen;
   CHECK(!working_on_host() || (training && unit.optimizer_on_host),
         "{}: weights on the host are rounded from master weights there", unit.name);
   const int64_t S = unit.shard.size();
   const MemoryPlace place = unit.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
-  master_ = memory.at(MemoryClass::parameters, place).tensor(plan.master, {S});
-  working_ = plan.compute == plan.master && working_place_ == place
+  const DType type = unit.frozen ? plan.compute : plan.master;
+  master_ = memory.at(MemoryClass::parameters, place).tensor(type, {S});
+  working_ = plan.compute == type && working_place_ == place
                  ? master_
                  : memory.at(MemoryClass::parameters, working_place_).tensor(plan.compute, {S});
-  if (training) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
+  if (trains) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
 }
 
 std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
@@ -27,12 +33,43 @@ std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor
   return shards;
 }
 
+template <class Fill>
+void Unit::write_frozen(Stream& s, Interval elements, Fill fill) {
+  constexpr int64_t part = int64_t{1} << 20;  // elements
+  for (int64_t begin = elements.begin; begin < elements.end; begin += part) {
+    const int64_t end = std::min(begin + part, elements.end);
+    s.upload("load", {master_.flat(begin, end)}, [&](std::span<const Tensor> host) {
+      std::vector<float> values(static_cast<size_t>(end - begin));
+      const Tensor made(values.data(), DType::f32, {end - begin});
+      fill(begin, made);
+      cpu::copy(host[0], made);
+    });
+  }
+}
+
+void Unit::initialize_frozen(Stream& s, uint64_t seed) {
+  clear(s);
+  for (const PlacedParam& param : plan_->params)
+    for (const auto& held : shards_of(param, {0, plan_->numel}))
+      write_frozen(s, {held.local, held.local + held.shard.numel()}, [&](int64_t begin, Tensor values) {
+        if (param.spec.init_std > 0)
+          cpu::normal_fill(values, seed, param.spec.id, held.shard.elements.begin + begin - held.local,
+                           param.spec.init_std, columns_of(held.shard));
+        else
+          cpu::fill(values, param.spec.init_value);
+      });
+}
+
 void Unit::clear(Stream& s) {
+  if (plan_->frozen && plan_->optimizer_on_host)
+    return write_frozen(s, {0, master_.numel()}, [](int64_t, Tensor values) { cpu::fill(values, 0); });
+  if (plan_->frozen) return fill(s, master_, 0);
   fill(s, initial_values(), 0);
   keep(s, initial_values());
 }
 
 void Unit::initialize(Stream& s, uint64_t seed) {
+  if (plan_->frozen) return initialize_frozen(s, seed);
   const Tensor all = initial_values();
   fill(s, all, 0);
   for (const PlacedParam& param : plan_->params)
@@ -48,6 +85,7 @@ void Unit::initialize(Stream& s, uint64_t seed) {
 }
 
 void Unit::round_working(Stream& s) {
+  if (plan_->frozen) return;
   if (plan_->optimizer_on_host) s.to_device(at_desk(), master_).wait();
   set_working(s);
 }

@@ -16,7 +16,8 @@ std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor
 class Unit {
  public:
   // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
-  // may be on the host. Both plans must outlive it.
+  // may be on the host. A frozen unit has one tensor, in the compute type, as master and working copy, and no gradients.
+  // Both plans must outlive it.
   Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }
@@ -25,7 +26,7 @@ class Unit {
   Tensor working() const { return working_; }
   bool has_own_working() const { return working_.raw() != master_.raw(); }
   bool working_on_host() const { return working_place_ == MemoryPlace::host; }
-  Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished
+  Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished; empty: frozen
 
   // Initial weights: a pure function of the seed, the parameter and the global element.
   void initialize(Stream& s, uint64_t seed);
@@ -48,6 +49,10 @@ class Unit {
   // The master on the device: in the gradient's memory, if it is on the host.
   Tensor at_desk() const;
   void set_working(Stream& s);
+  // Writes elements of a frozen master, which the host makes in f32: fill(begin, values) for a part from `begin` on.
+  template <class Fill>
+  void write_frozen(Stream& s, Interval elements, Fill fill);
+  void initialize_frozen(Stream& s, uint64_t seed);
 
   const UnitPlan* plan_;
   TensorRank tensor_;

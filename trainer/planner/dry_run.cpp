@@ -71,6 +71,20 @@ std::string work_table(const Config& config, const DryRun& run) {
       with_prefix(hardware / ranks, "FLOP"), with_prefix(bytes / ranks, "B"));
 }
 
+// Says what is not trained, and what a copy of the model takes less for it: master weights, gradients and moments.
+std::string frozen_line(const Config& config, const Plan& plan, const std::vector<UnitSpec>& spec) {
+  const int64_t all = num_parameters(spec), trained = num_trained(spec);
+  if (trained == all) return "";
+  const int64_t compute = size_of(plan.compute), master = size_of(plan.master);
+  const int64_t working = plan.compute == plan.master ? 0 : compute;
+  const int64_t whole = master + working + size_of(DType::f32) + 2 * size_of(stored_in(config.precision.moments));
+  return fmt::format(
+      "trained: {} parameters, {:.2f} %; the other {} are frozen, in {}, without gradients and optimizer state: {} bytes "
+      "each instead of {}, which saves {:.2f} GiB a copy of the model\n",
+      trained, 100.0 * static_cast<double>(trained) / static_cast<double>(all), all - trained, name_of(plan.compute),
+      compute, whole, static_cast<double>((all - trained) * (whole - compute)) / (1 << 30));
+}
+
 }  // namespace
 
 DryRun dry_run(const Config& config, int num_ranks) {
@@ -100,6 +114,7 @@ std::string report(const Config& config, const DryRun& run) {
       counted(run.mesh.pipeline, "pipeline stage"), counted(run.mesh.data, "replica"), counted(run.mesh.shard, "rank"),
       run.mesh.data == 1 ? "" : " each", run.mesh.tensor, counted(batch.batch, "sequence"),
       config.batch.sequence_length, counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
+  text += frozen_line(config, plan, spec);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
   text += memory_table(config, run, plan) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) +
           work_table(config, run);

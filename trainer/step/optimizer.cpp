@@ -20,13 +20,15 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const
   const DType type = stored_in(config.precision.moments);
   const Unit* on_host = nullptr;
   for (const Unit& unit : units)
-    if (unit.plan().optimizer_on_host) on_host = &unit;
+    if (unit.plan().optimizer_on_host && !unit.plan().frozen) on_host = &unit;
   for (const char* path : rule_->state_paths()) {
     State state{path, {}};
-    for (const Unit& unit : units)
+    for (const Unit& unit : units) {
+      const UnitPlan& plan = unit.plan();
+      const MemoryPlace place = plan.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
       state.by_unit.push_back(
-          memory.at(MemoryClass::optimizer, unit.plan().optimizer_on_host ? MemoryPlace::host : MemoryPlace::device)
-              .tensor(type, {unit.plan().shard.size()}));
+          plan.frozen ? Tensor{} : memory.at(MemoryClass::optimizer, place).tensor(type, {plan.shard.size()}));
+    }
     state_.push_back(std::move(state));
   }
   const auto take = [&](DType dtype) { return memory[MemoryClass::optimizer].tensor(dtype, {needs.staging_numel}); };
@@ -42,6 +44,7 @@ void Optimizer::initialize(Stream& s) {
   for (const State& state : state_)
     for (size_t i = 0; i < units_.size(); i++) {
       const Tensor& values = state.by_unit[i];
+      if (values.empty()) continue;
       const bool on_host = units_[i].plan().optimizer_on_host;
       const Tensor zeros = on_host ? Tensor(units_[i].gradient().raw(), values.dtype(), values.shape()) : values;
       fill(s, zeros, 0);

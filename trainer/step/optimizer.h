@@ -47,7 +47,7 @@ class Optimizer {
   History history(Stream& s) const;
   void restore(Stream& s, const History& history);
 
-  // State tensors by path, one (S) f32 or bf16 for each unit, laid out as the unit's master.
+  // State tensors by path, one (S) f32 or bf16 for each unit, laid out as the unit's master; empty where it is frozen.
   struct State {
     std::string path;  // "moments/first"
     std::vector<Tensor> by_unit;

@@ -23,13 +23,15 @@ std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>
   std::vector<SavedTensor> all;
   for (size_t u = 0; u < units.size(); u++) {
     const UnitPlan& unit = units[u].plan();
+    if (!plan.is_saved(unit)) continue;
     const MemoryPlace place = unit.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
     for (const Interval part : saved_parts(plan, u)) {
       const auto add = [&](const std::string& path, const Tensor& shard) {
         all.push_back({path, u, part, place, shard.flat(part.begin - unit.shard.begin, part.end - unit.shard.begin)});
       };
       add("", units[u].master());
-      for (const Optimizer::State& state : optimizer.state()) add(state.path, state.by_unit[u]);
+      for (const Optimizer::State& state : optimizer.state())
+        if (!unit.frozen) add(state.path, state.by_unit[u]);
     }
   }
   return all;

@@ -56,6 +56,11 @@ void Trainer::initialize() {
   stage_.sharding().weights_changed();
 }
 
+void Trainer::initialize_trained() {
+  for (Unit& unit : stage_.sharding().units())
+    if (!unit.plan().frozen) unit.initialize(runtime_.stream, static_cast<uint64_t>(config_.train.seed));
+}
+
 void Trainer::clear() {
   for (Unit& unit : stage_.sharding().units()) unit.clear(runtime_.stream);
   optimizer_.initialize(runtime_.stream);
@@ -75,6 +80,7 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
       {.feed = std::move(feed),
        .batch = plan_.batch,
        .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
+       .adapter_dropout = config_.model.adapter.dropout,
        .first_row = first_sequence * plan_.pass.T,
        .loss_scale = optimizer_.loss_scale()});
   stage_.sharding().weights_changed();

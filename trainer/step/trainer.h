@@ -44,6 +44,8 @@ class Trainer {
 
   // Weights from train.seed, optimizer state as before the first update.
   void initialize();
+  // The same for what is trained, between clear() and weights_loaded().
+  void initialize_trained();
   // Weights and state from elsewhere: all 0, then whoever has them writes them, then what follows from them.
   void clear();
   void weights_loaded();

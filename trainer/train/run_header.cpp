@@ -40,8 +40,10 @@ void log_data(const Config& config, const Loader& data, const HeldOut* held_out,
 void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads) {
   const Plan& plan = work.plan;
   log_info("{}", version());
-  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config.model)),
-           config.model.layers, plan.mesh.summary(), counted(threads, "thread"),
+  const std::vector<UnitSpec> spec = model_spec(config.model);
+  const int64_t all = num_parameters(spec), trained = num_trained(spec);
+  log_info("parameters {}{}, layers {}; {}, {} each, {}, {}; run folder {}", all,
+           trained < all ? fmt::format(", of which {} are trained", trained) : "", config.model.layers, plan.mesh.summary(), counted(threads, "thread"),
            to_string(config.parallel.sharding_strategy), to_string(config.precision.compute), config.run.output);
   if (const int64_t below = config.parallel.replicate_below; below > 0) {
     const auto units = std::ranges::count_if(plan.units, [&](const UnitPlan& unit) { return unit.numel <= below; });

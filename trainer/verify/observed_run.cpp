@@ -110,9 +110,11 @@ void ObservedRun::store(const TensorShard& shard, const std::vector<float>& valu
 }
 
 void ObservedRun::record_gradients() {
-  for (const Unit& unit : work_.trainer->stage().sharding().units())
+  for (const Unit& unit : work_.trainer->stage().sharding().units()) {
+    if (unit.plan().frozen) continue;
     for (const HeldShard& held : held_shards(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
       record(held.shard, held.data);
+  }
 }
 
 void ObservedRun::record_weights() {

@@ -1,0 +1,59 @@
+// A low-rank adapter beside a linear layer whose own weight is frozen: y += scale * B (A dropout(x)) (Hu et al., LoRA,
+// arXiv 2106.09685, section 4.1). Parts of the layer's output may have adapters of their own, and others none.
+//
+// A layer that is split by its output features gives every part A and splits B; the gradient of A is a sum over parts. A
+// layer that is split by its input features splits A and gives every part B, whose gradient is a sum over parts, as the
+// layer's output is. So neither needs a sum in a pass that the layer does not have.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "kernels/low_rank.h"
+#include "trainer/model/layer.h"
+
+namespace megalith {
+
+class Adapter {
+ public:
+  // The layer, as Linear::Shape has it.
+  struct Layer {
+    int64_t in = 0, out = 0;  // global
+    Split split = Split::none;
+    std::vector<int64_t> row_groups{};
+  };
+  // None.
+  Adapter() = default;
+  // Declares `name`.lora_A.weight (parts * rank, in), from normal(0, 1 / sqrt(3 in)), which has the deviation of the
+  // uniform distribution that PEFT draws from, and `name`.lora_B.weight (rows with an adapter, rank), from 0, and a
+  // dropout, if the config gives the layer an adapter: `name` is "h.0.attn.c_attn".
+  Adapter(Declarations& model, const std::string& name, const Layer& layer, const ModelConfig& config);
+
+  explicit operator bool() const { return a_.index >= 0; }
+
+  // y (N, out) accumulates; x (N, in). All sizes here and below are those of the part that is here.
+  void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
+  // dx (N, in) accumulates; dy (N, out).
+  void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
+  // dw accumulates or, unless `add`, is written.
+  void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
+                       bool add) const;
+
+ private:
+  AdaptedRows rows(const PassShape& pass) const;
+  Dropout dropout(const Context& c, int64_t columns) const;
+  // These return tensors in scratch, or x itself.
+  Tensor dropped(const Context& c, Tensor x) const;
+  Tensor inner(const Context& c, const UnitTensors& w, Tensor x) const;           // x A^T (N, parts * rank)
+  Tensor wide(const Context& c, const UnitTensors& w, int64_t outputs) const;     // scale * B, spread (low_rank.h)
+  Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // of inner()
+
+  Param a_{}, b_{};
+  AdaptedRows rows_{};  // global; of a layer split by its output features, of all parts
+  Split split_ = Split::none;
+  double scale_ = 1;
+  int32_t site_ = 0;
+};
+
+}  // namespace megalith
