@@ -87,8 +87,8 @@ TEST(Read, UnknownNamesAreAnsweredWithTheNearest) {
                   .starts_with("run.toml:2: unknown key `model.quux`; [model] has layers hidden heads vocab context "
                                "dropout norm "));
   EXPECT_EQ(text_refusal("[quux]\nfoo = 1\n"),
-            "run.toml:2: unknown key `quux.foo`; the sections are model data batch parallel memory precision optimizer "
-            "train checkpoint run communication hardware");
+            "run.toml:2: unknown key `quux.foo`; the sections are model adapter data batch parallel memory precision "
+            "optimizer train checkpoint run communication hardware");
 }
 
 TEST(Read, WrongTypes) {

@@ -30,7 +30,9 @@ constexpr size_t members(Initialisers... initialisers) {
 TEST(Table, HasOneLineForEachMember) {
   std::map<std::string_view, size_t> lines;
   for (const Field& field : field_table()) ++lines[field.section];
-  const std::map<std::string_view, size_t> expected = {{"model", members<ModelConfig>()},
+  // A model has a copy of two members that belong to other sections (resolve).
+  const std::map<std::string_view, size_t> expected = {{"model", members<ModelConfig>() - 2},
+                                                       {"adapter", members<AdapterConfig>()},
                                                        {"data", members<DataConfig>()},
                                                        {"batch", members<BatchConfig>()},
                                                        {"parallel", members<ParallelConfig>()},

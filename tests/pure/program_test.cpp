@@ -193,7 +193,7 @@ std::vector<Layout> layouts_of_what_is_trained() {
        })},
       {"frozen_embeddings_in_a_pipeline", 2, frozen("embeddings", pipeline(2, 1, one_f_one_b, 0))},
       {"frozen_parts_of_layers", 2, frozen("attention\nln_f\n", sharded(ShardingStrategy::full_shard, 0))},
-      {"frozen_layers", 2, frozen("h.0\nh.3.*\nwpe.weight\n", sharded(ShardingStrategy::full_shard, 0))},
+      {"frozen_layers", 2, frozen("h.0\nh.3.*\nwte.weight\n", sharded(ShardingStrategy::full_shard, 0))},
       {"biases_alone", 2, frozen("*.weight", sharded(ShardingStrategy::full_shard, 0))},
   };
 }

@@ -72,6 +72,42 @@ TEST(SimulatedGpu, TrainsOtherModelsThanGpt2AsTheCpu) {
   expect_same_course(neox);
 }
 
+TEST(SimulatedGpu, TrainsAdaptersAndPartsOfModelsAsTheCpu) {
+  Config adapted = small_config();
+  adapted.model.layers = 2;
+  adapted.adapter.rank = 3;
+  adapted.adapter.dropout = 0.2;
+  expect_same_course(resolve(adapted));
+  adapted.model.norm = NormKind::rms;
+  adapted.model.bias = adapted.model.qkv_bias = adapted.model.tied_head = false;
+  adapted.model.activation = Activation::swiglu;
+  adapted.model.positions = Positions::rotary;
+  adapted.model.head_size = 6;
+  adapted.model.query_key_norm = true;
+  adapted.adapter.target_modules = "q_proj\nv_proj\ngate_proj\nup_proj\ndown_proj\n";
+  expect_same_course(resolve(adapted));
+  Config frozen = small_config();
+  frozen.model.layers = 2;
+  frozen.train.freeze = "wte.weight\nnorms\nh.0.attn\n";
+  expect_same_course(resolve(frozen));
+}
+
+// Frozen weights that are on the host are gathered from there, and are as many as on the device.
+TEST(SimulatedGpu, AdaptersOfWeightsOnTheHostTrainToTheBit) {
+  Config config = small_config();
+  config.adapter.rank = 3;
+  config.precision.compute = ComputeType::bf16;
+  SmallRun on_device(resolve(config), World::cuda);
+  config.memory.offload_optimizer = 1;
+  config.memory.offload_parameters = true;
+  SmallRun on_host(resolve(config), World::cuda);
+  for (int64_t step = 0; step < 2; step++) {
+    const StepScalars a = on_device.step(step), b = on_host.step(step);
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_EQ(a.grad_norm, b.grad_norm);
+  }
+}
+
 TEST(SimulatedGpu, DrawsTheSameDropoutAndRecomputes) {
   Config config = small_config();
   config.model.dropout = 0.2;

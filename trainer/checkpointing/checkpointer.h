@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoints/reader.h"
+#include "trainer/checkpointing/adapted_weights.h"
 #include "trainer/checkpointing/background.h"
 #include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/progress.h"
