@@ -294,7 +294,7 @@ void each_of_adapter(const AdaptedRows& rows, int64_t r, const std::function<voi
       for (int64_t k = 0; k < r; k++)
         use(row, k, at(((rows.parts[at(g)].first + o) * rows.count + g) * r + k));
 }
-std::string name_of(const AdaptedRows& rows, int64_t O, int64_t r) {
+std::string described(const AdaptedRows& rows, int64_t O, int64_t r) {
   std::string name = fmt::format("{}x{}", O, r);
   for (int64_t g = 0; g < rows.count; g++)
     name += fmt::format(" [{}, {})", rows.parts[at(g)].first, rows.parts[at(g)].first + rows.parts[at(g)].rows);
@@ -305,7 +305,7 @@ constexpr double adapter_scale = 0.75;
 
 Case spread_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, DType t) {
   return {.op = "spread_adapter",
-          .shape = name_of(rows, O, r),
+          .shape = described(rows, O, r),
           .dtype = t,
           .args = {out("wide", t, {O, rows.count * r}), in("b", t, {rows.rows(), r})},
           .run = [rows](Stream& s, const Tensors& a) { spread_adapter(s, a[0], a[1], rows, adapter_scale); },
@@ -320,7 +320,7 @@ Case spread_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, DType t)
 
 Case collect_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, bool add) {
   return {.op = "collect_adapter",
-          .shape = name_of(rows, O, r) + (add ? "" : " written"),
+          .shape = described(rows, O, r) + (add ? "" : " written"),
           .dtype = f32,
           .args = {out("db", f32, {rows.rows(), r}), in("dwide", f32, {O, rows.count * r})},
           .run = [=](Stream& s, const Tensors& a) { collect_adapter(s, a[0], a[1], rows, adapter_scale, add); },
