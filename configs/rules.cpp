@@ -88,6 +88,13 @@ std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
   return found;
 }
 
+// Returns the degrees near this one that share out the heads, and the key-value heads or the ranks over these.
+std::vector<int64_t> degrees_that_share(const ModelConfig& model, int64_t degree) {
+  std::vector<int64_t> found = divisors_near(model.heads, degree);
+  std::erase_if(found, [&](int64_t d) { return model.kv_heads() % d != 0 && d % model.kv_heads() != 0; });
+  return found;
+}
+
 // Rules that need the number of ranks are in degrees.cpp.
 Found check_tensor_parallel(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
@@ -96,10 +103,11 @@ Found check_tensor_parallel(const Config& config) {
   if (config.model.heads % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree", "does not divide model.heads = {}; these do: {}",
                    config.model.heads, fmt::join(divisors_near(config.model.heads, degree), " "));
-  if (config.model.kv_heads() % degree != 0)
+  if (const int64_t heads = config.model.kv_heads(); heads % degree != 0 && degree % heads != 0)
     return problem(config, "parallel.tensor_parallel_degree",
-                   "does not divide model.key_value_heads = {}, and a key-value head is on one rank only; these do: {}",
-                   config.model.kv_heads(), fmt::join(divisors_near(config.model.kv_heads(), degree), " "));
+                   "neither divides model.key_value_heads = {} nor is a multiple of it, so that its heads cannot be "
+                   "shared out, nor each be held by as many ranks; these fit: {}",
+                   heads, fmt::join(degrees_that_share(config.model, degree), " "));
   if (config.model.features() % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree",
                    "does not divide the {} features of a feed-forward layer (model.feed_forward); these do: {}",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace megalith {
 
@@ -43,6 +44,13 @@ double parameters_of_layer(const ModelConfig& model) {
          (model.query_key_norm ? 2 * static_cast<double>(model.size_of_head()) : 0);
 }
 
+// What is shared by heads stays so, and what is held by several ranks: by as many, where there are more.
+int64_t key_value_heads_of(const Config& config, int64_t tensor, int64_t heads) {
+  const int64_t shared = config.model.kv_heads(), ranks = config.parallel.tensor_parallel_degree;
+  if (shared == config.model.heads) return heads;
+  return shared >= ranks ? tensor : std::gcd(tensor, std::max<int64_t>(1, tensor * shared / ranks));
+}
+
 }  // namespace
 
 Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
@@ -62,7 +70,7 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   model.layers = std::min(model.layers, layers_a_stage * d.pipeline * parallel.virtual_stages);
   model.heads = heads_a_rank * d.tensor;
   model.hidden = head_size * model.heads;
-  if (model.key_value_heads > 0) model.key_value_heads = model.kv_heads() < config.model.heads ? d.tensor : model.heads;
+  if (model.key_value_heads > 0) model.key_value_heads = key_value_heads_of(config, d.tensor, model.heads);
   if (model.head_size > 0) model.head_size = head_size;
   model.rotary_share = std::max(model.rotary_share, 2.0 / head_size);
   if (model.feed_forward > 0) {  // as many times the width, in whole parts

@@ -80,6 +80,9 @@ inline constexpr Entry entries[] = {
     {"Golden.small_to_the_end_of_its_course", 0, 1,
      "the course on three ranks as well, whose beginning layouts_test has"},
     {"Golden.sixteen_bits_agree_on_several_ranks", 4, 8, "ranks"},
+    {"Families.layouts", 4, all,
+     "layouts in which each family takes its reference's course, the last of which differ "
+     "in what GPT-2's are tried in as well"},
     {"Corpus.bytes", 8 << 20, 48 << 20, "bytes of a corpus that is prepared"},
     {"Corpus.interruptions", 8, 200, "interruptions of that at random moments"},
     {"Recipes.of_clusters_are_rehearsed", 0, 1, "recipes that have the mechanisms of one before them"},

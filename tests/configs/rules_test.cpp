@@ -128,6 +128,14 @@ TEST(Rules, TensorParallelism) {
   expect_refusal({"parallel.tensor_parallel_degree=7", "model.heads=72", "model.hidden=144"},
                  "parallel.tensor_parallel_degree = 7 does not divide model.heads = 72; these do: 1 2 3 4 6 8 9 12");
   EXPECT_TRUE(allowed({"parallel.tensor_parallel_degree=6"}));
+  expect_refusal({"parallel.tensor_parallel_degree=4", "model.key_value_heads=6"},
+                 "parallel.tensor_parallel_degree = 4 neither divides model.key_value_heads = 6 nor is a multiple of "
+                 "it, so that its heads cannot be shared out, nor each be held by as many ranks; these fit: 1 2 3 6 "
+                 "12");
+  for (const char* degree : {"1", "2", "3", "6", "12"})
+    EXPECT_TRUE(allowed({fmt::format("parallel.tensor_parallel_degree={}", degree), "model.key_value_heads=6"}));
+  for (const char* degree : {"2", "12"})
+    EXPECT_TRUE(allowed({fmt::format("parallel.tensor_parallel_degree={}", degree), "model.key_value_heads=1"}));
   EXPECT_TRUE(allowed({"parallel.tensor_parallel_degree=3", "model.vocab=50257"}));
 }
 

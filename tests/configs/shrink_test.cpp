@@ -53,6 +53,24 @@ TEST(Shrink, KeepsEveryAxisThatThereIs) {
   EXPECT_NO_THROW(validate(small));
 }
 
+// Heads that share keys still do, and so do ranks that share a head.
+TEST(Shrink, KeyValueHeadsStayShared) {
+  struct Case {
+    int64_t heads, ranks, small;  // of 8 tensor ranks, so many in all, and of what is left of them
+  };
+  for (const auto& [heads, ranks, small] :
+       {Case{32, 128, 8}, {16, 128, 4}, {8, 128, 4}, {4, 128, 2}, {4, 64, 1}, {2, 128, 1}, {1, 64, 1}}) {
+    Config config = large();
+    config.model.key_value_heads = heads;
+    const Config shrunk = shrink(config, 256, ranks);
+    const int64_t tensor = shrunk.parallel.tensor_parallel_degree;
+    EXPECT_EQ(tensor, ranks == 128 ? 4 : 2);
+    EXPECT_EQ(shrunk.model.kv_heads(), small) << heads << " on " << ranks;
+    EXPECT_EQ(shrunk.model.kv_heads() < tensor, heads < 8);
+    EXPECT_EQ(shrunk.model.kv_heads() < shrunk.model.heads, heads < 32);
+  }
+}
+
 TEST(Shrink, TheLargestDegreeGivesWayFirst) {
   Config config = large();
   config.parallel.pipeline_parallel_degree = 1;

@@ -40,6 +40,7 @@ const std::vector<Layout> resharded_layouts = {
 
 Config config_of(const Layout& layout, const std::string& home, const std::string& directory) {
   Config config = deep_model(8);
+  config.model.key_value_heads = 1;  // on all ranks of a tensor group
   config.checkpoint.directory = home + "/" + directory;
   config.data.tokenizer = "somewhere";  // runs keep a copy
   config.run.output = home + "/run";

@@ -60,6 +60,36 @@ TEST(TensorParallel, SumsTheResidualTwiceALayerEachWay) {
   EXPECT_EQ(step.calls(Channel::tensor, Transfer::reduce_scatter), 0);
 }
 
+// Where key-value heads are fewer than ranks, the gradients of their rows, and of no others, are summed once a step
+// over the ranks of each.
+TEST(KeyValueHeads, GradientsOfSharedRowsAreSummedOnceAStep) {
+  for (bool sequence : {false, true})
+    for (int64_t heads : {1, 2, 4}) {
+      Config config = model();
+      config.model.heads = 8;
+      config.model.key_value_heads = heads;
+      config.model.qkv_bias = true;
+      config.parallel.tensor_parallel_degree = 4;
+      config.parallel.sequence_parallel = sequence;
+      const Step step(config, 4, 3);
+      config.model.key_value_heads = 4;
+      const Step apart(config, 4, 3);
+      // Of each layer the rows of a key and a value head, in f32, with the zeros behind them up to the next parameter,
+      // in the weights and in the biases: over some of the ranks, or over all.
+      const int64_t L = 8, D = 3, C = 24, queries = 2 * D, rows = queries + 2 * D;
+      const int64_t weights = 4 * L * (round_up(rows * C, 64) - queries * C), biases = 4 * L * (64 - queries);
+      EXPECT_EQ(step.calls(Channel::heads, Transfer::all_reduce), heads == 2 ? 2 * L : 0);
+      EXPECT_EQ(step.bytes(Channel::heads, Transfer::all_reduce), heads == 2 ? weights + biases : 0);
+      const auto on_all = [](const Step& s) {
+        return std::pair(s.calls(Channel::tensor, Transfer::all_reduce),
+                         s.bytes(Channel::tensor, Transfer::all_reduce));
+      };
+      const auto [calls, bytes] = on_all(apart);
+      EXPECT_EQ(on_all(step), std::pair(calls + (heads == 1 ? 2 * L : 0), bytes + (heads == 1 ? weights + biases : 0)))
+          << heads << (sequence ? " with sequence" : "");
+    }
+}
+
 // Korthikanti et al., section 4.2: a gather and a scatter in place of each sum. A third gather in each branch's
 // backward pass brings back what its weights multiplied, which is kept in parts.
 TEST(SequenceParallel, GathersAndScattersInPlaceOfSums) {

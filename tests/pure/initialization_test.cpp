@@ -72,6 +72,16 @@ TEST(Initialization, DoesNotDependOnTheLayout) {
       }
 }
 
+// Also of key-value heads that several ranks hold.
+TEST(Initialization, OfHeadsDoesNotDependOnTheLayout) {
+  for (Config config : small_models_of_heads()) {
+    const int ranks = static_cast<int>(config.parallel.tensor_parallel_degree);
+    const Values sharded = initialised(config, 2 * ranks, 1);
+    config.parallel.tensor_parallel_degree = 1;
+    EXPECT_EQ(sharded, initialised(config, 1, 1)) << config.model.kv_heads() << " heads on " << ranks;
+  }
+}
+
 TEST(Initialization, IsWhatTheSpecSays) {
   Config config = small_config();
   config.model.hidden = 48;  // enough numbers to measure

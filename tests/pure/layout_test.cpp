@@ -58,6 +58,17 @@ TEST(Layout, AxesTakeTheRanks) {
   }
 }
 
+// Where a head is on all ranks of a tensor group, that group is theirs.
+TEST(Layout, KeyValueHeadsAreOnAsManyRanksAsShareThem) {
+  for (const auto& [heads, tensor, holders] :
+       {std::array{12, 12, 1}, {4, 2, 1}, {4, 4, 1}, {4, 12, 3}, {6, 12, 2}, {2, 4, 2}, {1, 4, 1}, {1, 1, 1}}) {
+    Config config = base();
+    config.model.key_value_heads = heads;
+    config.parallel.tensor_parallel_degree = tensor;
+    EXPECT_EQ(mesh_shape(config, 24).head_holders, holders) << heads << " on " << tensor;
+  }
+}
+
 TEST(Layout, PlacementAndNodesAreTheConfigs) {
   std::array<Axis, 4> order = all_axes;
   int permutations = 0;

@@ -219,10 +219,14 @@ class Matcher : public testing::TestWithParam<std::pair<const std::string, Job (
   const Job job_ = GetParam().second();
   Random random_{11};
 
-  // Plants the change at a random transfer of a random channel and tells where; empty where there is nothing to spoil.
+  // Plants the change at a random transfer of a random channel of several ranks and tells where; empty where there is
+  // nothing to spoil.
   std::string plant(Job& job, const Change& change) {
     const size_t rank = random_() % job.traces.size();
-    const Channel channel = all_channels[random_() % num_channels];
+    std::vector<Channel> several;
+    for (const Channel channel : all_channels)
+      if (job.mesh.position(0, channel).size > 1) several.push_back(channel);
+    const Channel channel = several[random_() % several.size()];
     Events& events = job.traces[rank];
     const Events there = transfers_on(events, static_cast<int>(channel));
     if (there.empty()) return "";

@@ -70,7 +70,12 @@ TEST_F(TwoRanks, SendsAreNotBuffered) {
 
 TEST_F(TwoRanks, FaultsSayWhoAndWhere) {
   Traces left(2);
-  left[0] = {{.kind = Kind::begin, .transfer = Transfer::send, .channel = 1, .peer = 1, .id = 0, .bytes = 40}};
+  left[0] = {{.kind = Kind::begin,
+              .transfer = Transfer::send,
+              .channel = static_cast<int8_t>(Channel::shard),
+              .peer = 1,
+              .id = 0,
+              .bytes = 40}};
   EXPECT_EQ(megalith::match({.shard = 2}, left),
             std::vector<std::string>{"shard, group of rank 0: send of 40 bytes to member 1 that rank 0 (shard 0) began "
                                      "at event 0 is never complete: rank 1 (shard 1) reached its end without it"});

@@ -19,8 +19,13 @@ std::vector<MeshShape> shapes() {
         for (int d : {1, 2})
           for (int p : {1, 2})
             for (int node : {0, 1, 2, 4, 5, 8})
-              all.push_back(
-                  {.tensor = t, .shard = s, .data = d, .pipeline = p, .placement = placement, .ranks_per_node = node});
+              all.push_back({.tensor = t == 3 ? 6 : t,
+                             .shard = s,
+                             .data = d,
+                             .pipeline = p,
+                             .placement = placement,
+                             .ranks_per_node = node,
+                             .head_holders = t});
   } while (std::next_permutation(placement.begin(), placement.end()));
   return all;
 }
@@ -66,6 +71,19 @@ TEST(Mesh, ChannelsArePartitionsWithOneIndexEach) {
       }
       for (const auto& [group, members] : groups)
         ASSERT_EQ(static_cast<int>(members.size()), mesh.position(0, channel).size) << text(mesh) << name_of(channel);
+    }
+}
+
+// A key-value head is on neighbours of the tensor axis, which differ in nothing else.
+TEST(Mesh, RanksOfAHeadAreNeighboursOfATensorGroup) {
+  for (const MeshShape& mesh : shapes())
+    for (int rank = 0; rank < mesh.size(); rank++) {
+      const MeshShape::Position place = mesh.position(rank, Channel::heads);
+      const int at = mesh.coordinate(rank, Axis::tensor);
+      ASSERT_EQ(place.size, mesh.head_holders);
+      ASSERT_EQ(place.index, at % mesh.head_holders) << text(mesh);
+      ASSERT_EQ(place.group, rank - place.index * mesh.stride(Axis::tensor)) << text(mesh);
+      ASSERT_EQ(mesh.position(place.group, Channel::tensor).group, mesh.position(rank, Channel::tensor).group);
     }
 }
 

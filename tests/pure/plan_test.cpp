@@ -59,12 +59,12 @@ TEST(Plan, ParametersDoNotOverlapAndDecayedOnesComeFirst) {
 
 // What the ranks of one data-parallel copy answer for is every element of every parameter, once.
 TEST(Plan, RanksAnswerForEveryElementOnce) {
-  Config config = small_config();
-  config.model.layers = 4;
-  for (int tensor : {1, 3})
+  for (const Config& model : small_models_of_heads())
     for (int pipeline : {1, 2, 4})
       for (int shards = 1; shards <= 5; shards++) {
-        config.parallel.tensor_parallel_degree = tensor;
+        Config config = model;
+        config.model.layers = 4;
+        const auto tensor = static_cast<int>(config.parallel.tensor_parallel_degree);
         config.parallel.pipeline_parallel_degree = pipeline;
         std::map<std::string, std::vector<int>> times;
         for (const UnitSpec& unit : model_spec(config.model))
@@ -76,12 +76,13 @@ TEST(Plan, RanksAnswerForEveryElementOnce) {
           for (const UnitPlan& unit_plan : plan.units) {
             const Unit unit(unit_plan, plan, true, memory);
             for (const PlacedParam& param : unit_plan.params)
-              for (const auto& [shard, local] : unit.shards_of(param, unit_plan.mine))
-                for (int64_t e = shard.elements.begin; e < shard.elements.end; e++) {
-                  ASSERT_LE(local + shard.numel(), unit_plan.shard.size());
-                  const int64_t width = shard.columns.size();
-                  times[param.spec.name][size_t(e / width * shard.cols() + shard.columns.begin + e % width)]++;
-                }
+              for (const Interval& counted : unit_plan.counted)
+                for (const auto& [shard, local] : unit.shards_of(param, counted))
+                  for (int64_t e = shard.elements.begin; e < shard.elements.end; e++) {
+                    ASSERT_LE(local + shard.numel(), unit_plan.shard.size());
+                    const int64_t width = shard.columns.size();
+                    times[param.spec.name][size_t(e / width * shard.cols() + shard.columns.begin + e % width)]++;
+                  }
           }
         }
         for (const auto& [name, counts] : times)

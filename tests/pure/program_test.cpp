@@ -125,6 +125,13 @@ std::vector<Layout> layouts_of_axes() {
          c.parallel.sequence_parallel = true;
          c.parallel.sharding_strategy = ShardingStrategy::no_shard;
        }},
+      {"key_value_heads_on_several_ranks", 8,
+       [](Config& c) {
+         c.model.heads = 4;
+         c.model.head_size = 3;
+         c.model.key_value_heads = 2;
+         c.parallel.tensor_parallel_degree = 4;
+       }},
       {"pipeline", 2, pipeline(2, 1, one_f_one_b, 0)},
       {"pipeline_of_3_interleaved", 3, pipeline(3, 2, one_f_one_b, 0)},
       {"interleaved_with_few_active", 4, pipeline(2, 3, one_f_one_b, 2)},

@@ -23,6 +23,27 @@ inline Config small_config() {
   return resolve(config);
 }
 
+// Models of small_config's kind, each with a degree of tensor parallelism: one rank; a head on each of several; and
+// key-value heads that several share, that several ranks hold, some or all of them, with biases and with norms.
+inline std::vector<Config> small_models_of_heads() {
+  struct Heads {
+    int64_t heads, key_value_heads, tensor;
+  };
+  std::vector<Config> all;
+  for (const auto& [heads, key_value_heads, tensor] :
+       {Heads{3, 0, 1}, {3, 0, 3}, {4, 2, 2}, {3, 1, 3}, {4, 2, 4}, {6, 2, 6}, {6, 3, 6}}) {
+    Config config = small_config();
+    config.model.heads = heads;
+    config.model.head_size = 5;
+    config.model.key_value_heads = key_value_heads;
+    config.model.query_key_norm = heads == 4;
+    config.model.qkv_bias = heads != 6;
+    config.parallel.tensor_parallel_degree = tensor;
+    all.push_back(config);
+  }
+  return all;
+}
+
 // The made-up text. Sample i is tokens [i*T, i*T + T], as the loader reads a stream; half of it can be learnt.
 inline int32_t token_at(int64_t index, int64_t vocab) {
   const auto word = [](int64_t i) { return int64_t{philox(99, static_cast<uint64_t>(i), 0)[0] >> 1}; };

@@ -131,7 +131,8 @@ TEST(Spec, InitialValuesDecayAndSplits) {
     const bool scale = param.name.find("ln_") != std::string::npos && param.name.ends_with("weight");
     EXPECT_EQ(param.init_value, scale ? 1 : 0) << param.name;
     const bool joint = param.name.find("c_attn") != std::string::npos;
-    EXPECT_EQ(param.row_groups, std::vector<int64_t>(joint ? 3 : 0, param.shape[0] / 3)) << param.name;
+    EXPECT_EQ(param.row_groups, std::vector<RowGroup>(joint ? 3 : 0, {.rows = param.shape[0] / 3, .block = 16}))
+        << param.name;
   }
 }
 

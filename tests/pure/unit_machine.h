@@ -91,7 +91,7 @@ class UnitMachine {
   bool is_summing() const { return summing_; }
 
  private:
-  static bool is_shared_by_tensor_ranks(const UnitPlan& unit) { return intersect(unit.partial, unit.shard).size() > 0; }
+  static bool is_shared_by_tensor_ranks(const UnitPlan& unit) { return !unit.partial_here().empty(); }
 
   void collect(const Plan& plan, const Instruction& i, Place& place) {
     expect((place.state == state::relayed) == plan.relay, "collected before it was relayed");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/system/check.h"
+#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/session/mpi_session.h"
 #include "trainer/train/run.h"
@@ -71,7 +72,7 @@ int main(int argc, char** argv) {
         trainings.back().push_back(word);
       }
     for (size_t t = 0; t < trainings.size(); t++) {
-      const megalith::Config config = megalith::load_config(argv[1], trainings[t]);
+      const megalith::Config config = megalith::load_run_config(argv[1], trainings[t]);
       {
         megalith::Run run(config, session);
         if (!spoils[t].name.empty()) plant(run, spoils[t]);

@@ -12,6 +12,7 @@ const char* name_of(Axis axis) {
 const char* name_of(Channel channel) {
   switch (channel) {
     case Channel::tensor: return "tensor";
+    case Channel::heads: return "key-value heads";
     case Channel::shard: return "shard";
     case Channel::between_nodes: return "shard between nodes";
     case Channel::in_node: return "shard in node";
@@ -54,6 +55,11 @@ MeshShape::Position MeshShape::position(int rank, Channel channel) const {
   };
   switch (channel) {
     case Channel::tensor: return on_axis(Axis::tensor);
+    case Channel::heads: {
+      const Position all = on_axis(Axis::tensor);
+      const int index = all.index % head_holders;
+      return {all.group + (all.index - index) * stride(Axis::tensor), index, head_holders};
+    }
     case Channel::data: return on_axis(Axis::data);
     case Channel::forward:
     case Channel::backward: return on_axis(Axis::pipeline);

@@ -23,6 +23,7 @@ const char* name_of(Axis axis);
 // Names the purpose of a communicator. Each has a group of its own, so that its transfers never wait for another's.
 enum class Channel : uint8_t {
   tensor,
+  heads,          // the ranks of a tensor group with the same key-value head (MeshShape::head_holders)
   shard,          // the whole shard group
   between_nodes,  // the ranks of a shard group with one index in their node; one rank where it does not span nodes
   in_node,        // the ranks of a shard group on one node
@@ -32,16 +33,17 @@ enum class Channel : uint8_t {
   world,
   host = host_channel,  // the rank's own copies between device and host
 };
-constexpr int num_channels = 8;  // without host
-constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,   Channel::shard, Channel::between_nodes,
-                                                         Channel::in_node,  Channel::data,  Channel::forward,
-                                                         Channel::backward, Channel::world};
+constexpr int num_channels = 9;  // without host
+constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,        Channel::heads,    Channel::shard,
+                                                         Channel::between_nodes, Channel::in_node,  Channel::data,
+                                                         Channel::forward,       Channel::backward, Channel::world};
 const char* name_of(Channel channel);
 
 struct MeshShape {
   int tensor = 1, shard = 1, data = 1, pipeline = 1;
   std::array<Axis, 4> placement = all_axes;  // innermost first
   int ranks_per_node = 0;                    // 0: all on one
+  int head_holders = 1;  // so many neighbours on the tensor axis, some of its ranks but not all, hold a key-value head
 
   int size() const { return tensor * shard * data * pipeline; }
   int extent(Axis axis) const;

@@ -10,65 +10,59 @@ namespace megalith {
 
 namespace {
 
-// Returns the groups of rows that have adapters, each with one of its own or, if the layer is one module, together.
-struct Adapted {
-  AdaptedRows rows{};
-  std::vector<int64_t> groups{};  // those of B, as the layer's
-};
-Adapted adapted(const std::string& name, const Adapter::Layer& layer, const ModelConfig& config) {
+// Returns the groups of rows of the layer that have an adapter of their own or, if the layer is one module, share one.
+std::vector<Interval> adapted_groups(const std::string& name, int64_t groups, const ModelConfig& config) {
   const std::string linear = name.substr(name.find('.', name.find('.') + 1) + 1);  // behind "h.0."
-  const std::vector<int64_t> groups = layer.row_groups.empty() ? std::vector{layer.out} : layer.row_groups;
   int64_t modules = 0;
   for (const AdapterModule& module : adapter_modules(config)) modules += module.linear == linear ? 1 : 0;
-  Adapted all;
+  std::vector<Interval> adapted;
   for (const AdapterModule& module : adapted_modules(config)) {
     if (module.linear != linear) continue;
-    CHECK(modules == 1 || modules == std::ssize(groups), "{} has {} groups of rows and {} modules", name,
-          groups.size(), modules);
-    AdaptedRows::Part part{0, layer.out};
-    if (modules == 1) {
-      all.groups = groups;
-    } else {
-      for (int64_t g = 0; g < module.part; g++) part.first += groups[static_cast<size_t>(g)];
-      part.rows = groups[static_cast<size_t>(module.part)];
-      all.groups.push_back(part.rows);
-    }
-    all.rows.parts[static_cast<size_t>(all.rows.count++)] = part;
+    CHECK(modules == 1 || modules == groups, "{} has {} groups of rows and {} modules", name, groups, modules);
+    adapted.push_back(modules == 1 ? Interval{0, groups} : Interval{module.part, module.part + 1});
   }
-  return all;
+  return adapted;
 }
 
 }  // namespace
 
 Adapter::Adapter(Declarations& model, const std::string& name, const Layer& layer, const ModelConfig& config)
-    : split_(layer.split) {
-  const Adapted here = adapted(name, layer, config);
-  if (here.rows.count == 0) return;
-  rows_ = here.rows;
+    : split_(layer.split), groups_(layer.row_groups.empty() ? std::vector<RowGroup>{{layer.out}} : layer.row_groups) {
+  adapted_ = adapted_groups(name, std::ssize(groups_), config);
+  if (adapted_.empty()) return;
+  const AdaptedRows whole = rows(1);
+  std::vector<RowGroup> groups;
+  for (const Interval& own : adapted_)
+    groups.insert(groups.end(), groups_.begin() + own.begin, groups_.begin() + own.end);
   scale_ = config.adapter.scale();
   const bool by_columns = split_ == Split::columns;
   a_ = model.parameter({.name = name + std::string(adapter_a),
-                        .shape = {rows_.count * config.adapter.inner(), layer.in},
+                        .shape = {whole.count * config.adapter.inner(), layer.in},
                         .init_std = 1 / std::sqrt(3.0 * static_cast<double>(layer.in)),
                         .decay = true,
                         .multiplies = true,
                         .split = by_columns ? Split::columns : Split::none,
                         .of_heads = !by_columns});
   b_ = model.parameter({.name = name + std::string(adapter_b),
-                        .shape = {rows_.rows(), config.adapter.inner()},
+                        .shape = {whole.rows(), config.adapter.inner()},
                         .decay = true,
                         .multiplies = true,
                         .split = by_columns ? Split::none : Split::rows,
                         .of_heads = by_columns,
-                        .row_groups = by_columns ? std::vector<int64_t>{} : here.groups});
+                        .row_groups = by_columns ? std::vector<RowGroup>{} : groups});
   site_ = model.dropout_site();
 }
 
-// Every group of rows is split evenly.
-AdaptedRows Adapter::rows(const PassShape& pass) const {
-  AdaptedRows here = rows_;
-  if (split_ == Split::rows)
-    for (AdaptedRows::Part& part : here.parts) part = {part.first / pass.parts, part.rows / pass.parts};
+AdaptedRows Adapter::rows(int64_t parts) const {
+  const auto rows_of = [&](int64_t begin, int64_t end) {
+    int64_t rows = 0;
+    for (int64_t g = begin; g < end; g++)
+      rows += groups_[static_cast<size_t>(g)].rows_of_part(split_ == Split::rows ? parts : 1);
+    return rows;
+  };
+  AdaptedRows here;
+  for (const auto& [begin, end] : adapted_)
+    here.parts[static_cast<size_t>(here.count++)] = {rows_of(0, begin), rows_of(begin, end)};
   return here;
 }
 
@@ -97,7 +91,7 @@ Tensor Adapter::inner(const Context& c, const UnitTensors& w, Tensor x) const {
 
 Tensor Adapter::wide(const Context& c, const UnitTensors& w, int64_t outputs) const {
   const Tensor b = c.scratch.tensor(w[b_].dtype(), {outputs, w[a_].rows()});
-  spread_adapter(c.s, b, w[b_], rows(c.pass), scale_);
+  spread_adapter(c.s, b, w[b_], rows(c.pass.parts), scale_);
   return b;
 }
 
@@ -129,7 +123,7 @@ void Adapter::backward_weight(const Context& c, const UnitTensors& w, const Unit
   const Tensor input = dropped(c, x), h = inner(c, w, input);
   const Tensor dwide = c.scratch.tensor(DType::f32, {dy.cols(), h.cols()});
   linear_backward_weight(c.s, dwide, {}, dy, h, false);
-  collect_adapter(c.s, dw[b_], dwide, rows(c.pass), scale_, add);
+  collect_adapter(c.s, dw[b_], dwide, rows(c.pass.parts), scale_, add);
   linear_backward_weight(c.s, dw[a_], {}, inner_gradient(c, w, dy), input, add);
 }
 

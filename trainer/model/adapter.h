@@ -21,7 +21,7 @@ class Adapter {
   struct Layer {
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
-    std::vector<int64_t> row_groups{};
+    std::vector<RowGroup> row_groups{};
   };
   // None.
   Adapter() = default;
@@ -41,7 +41,7 @@ class Adapter {
                        bool add) const;
 
  private:
-  AdaptedRows rows(const PassShape& pass) const;
+  AdaptedRows rows(int64_t parts) const;  // of one of so many parts
   Dropout dropout(const Context& c, int64_t columns) const;
   // These return tensors in scratch, or x itself.
   Tensor dropped(const Context& c, Tensor x) const;
@@ -50,8 +50,9 @@ class Adapter {
   Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // of inner()
 
   Param a_{}, b_{};
-  AdaptedRows rows_{};  // global; of a layer split by its output features, of all parts
   Split split_ = Split::none;
+  std::vector<RowGroup> groups_{};   // of the layer's output
+  std::vector<Interval> adapted_{};  // of these, those that have an adapter together
   double scale_ = 1;
   int32_t site_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "trainer/model/attention.h"
 
+#include <algorithm>
+
 #include "kernels/cached_attention.h"
 #include "kernels/head_norm.h"
 
@@ -32,7 +34,7 @@ Attention::Attention(Declarations& model, const std::string& name, const ModelCo
            {.in = width_,
             .out = config.qkv_width(),
             .split = Split::rows,
-            .row_groups = {heads_ * head_size_, kv_heads_ * head_size_, kv_heads_ * head_size_},
+            .row_groups = {rows_of(heads_), rows_of(kv_heads_), rows_of(kv_heads_)},
             .bias = config.qkv_bias},
            config.initial_std, config),
       q_norm_(declare_norm(model, name + "q_norm.weight", config)),
@@ -42,6 +44,8 @@ Attention::Attention(Declarations& model, const std::string& name, const ModelCo
             output_std, config),
       site_(model.dropout_site()) {}
 
+RowGroup Attention::rows_of(int64_t heads) const { return {.rows = heads * head_size_, .block = head_size_}; }
+
 AttentionDims Attention::dims(const PassShape& pass) const {
   const int64_t here = heads_ / pass.parts;
   return {.B = pass.B,
@@ -49,7 +53,7 @@ AttentionDims Attention::dims(const PassShape& pass) const {
           .H = here,
           .D = head_size_,
           .first_head = pass.part * here,
-          .key_value_heads = kv_heads_ / pass.parts};
+          .key_value_heads = std::max<int64_t>(1, kv_heads_ / pass.parts)};
 }
 
 // The branch has all rows of the microbatch.

@@ -57,6 +57,7 @@ class Attention {
                        const Gradients& g, Tensor x, bool add) const;
 
  private:
+  RowGroup rows_of(int64_t heads) const;
   AttentionDims dims(const PassShape& pass) const;
   Dropout dropout(const Context& c) const;
 

@@ -14,7 +14,7 @@ FeedForward::FeedForward(Declarations& model, const std::string& name, const Mod
           {.in = width_,
            .out = products_ * features_,
            .split = Split::rows,
-           .row_groups = products_ == 1 ? std::vector<int64_t>{} : std::vector{features_, features_},
+           .row_groups = products_ == 1 ? std::vector<RowGroup>{} : std::vector<RowGroup>{{features_}, {features_}},
            .bias = config.bias},
           config.initial_std, config),
       proj_(model, name + "c_proj",

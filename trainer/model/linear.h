@@ -18,7 +18,7 @@ class Linear {
   struct Shape {
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
-    std::vector<int64_t> row_groups{};  // of the output, each of which is split by itself: q, k, v
+    std::vector<RowGroup> row_groups{};  // of the output: q, k, v
     bool bias = true;
   };
   // Declares `name`.weight, from normal(0, std), and `name`.bias, if there is one, from 0, and the adapter that the

@@ -16,6 +16,20 @@ enum class Split : uint8_t {
   columns,  // input features are shared out; the products are then summed
 };
 
+// Rows that are split by themselves, in whole blocks: each part has its share of the blocks. Of fewer blocks than parts
+// each is whole on several parts, neighbours, and a part's gradient is then its share of the block's.
+struct RowGroup {
+  int64_t rows = 0;
+  int64_t block = 1;
+  bool operator==(const RowGroup&) const = default;
+
+  // Returns how many of them each of so many parts has.
+  int64_t rows_of_part(int64_t parts) const {
+    const int64_t blocks = rows / block, holders = parts > blocks ? parts / blocks : 1;
+    return rows / (parts / holders);
+  }
+};
+
 struct ParamSpec {
   std::string name;
   Shape shape{};          // global
@@ -28,10 +42,10 @@ struct ParamSpec {
   // It is not split, but used with what is: in each head, or as a matrix of an adapter beside the one that is split. So
   // a part's gradient is that of its heads or features.
   bool of_heads = false;
-  std::vector<int64_t> row_groups{};  // row splits apply within each of so many rows: q, k, v; empty: one of all
-  int64_t row_multiple = 1;           // rows of a part are padded to a multiple of this
-  bool stored_transposed = false;     // by Hugging Face: [in, out]
-  bool trained = true;                // else frozen
+  std::vector<RowGroup> row_groups{};  // row splits apply within each: q, k, v, in heads; empty: one of all rows
+  int64_t row_multiple = 1;            // rows of a part are padded to a multiple of this
+  bool stored_transposed = false;      // by Hugging Face: [in, out]
+  bool trained = true;                 // else frozen
   // The key of its initial values: the position in the whole list, or of adapters a hash of the name, so that one does
   // not depend on which others there are.
   uint64_t id = 0;

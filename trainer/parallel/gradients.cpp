@@ -60,8 +60,7 @@ void Gradients::finish() {
   for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);
   await_sums();
   for (size_t u = 0; u < plan_.units.size(); u++) {
-    const UnitPlan& unit = plan_.units[u];
-    if (unit.frozen || intersect(unit.partial, unit.shard).size() == 0) continue;
+    if (plan_.units[u].frozen || plan_.units[u].partial_here().empty()) continue;
     list_.push_back({.op = Op::sum_tensor, .unit = as_number(u)});
     summing_ = true;
   }

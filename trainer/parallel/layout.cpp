@@ -14,6 +14,8 @@ MeshShape mesh_shape(const Config& config, int num_ranks) {
                   .pipeline = static_cast<int>(d.pipeline),
                   .placement = all_axes,
                   .ranks_per_node = static_cast<int>(config.parallel.ranks_per_node)};
+  if (const int64_t heads = config.model.kv_heads(); 1 < heads && heads < d.tensor)
+    shape.head_holders = static_cast<int>(d.tensor / heads);
   const std::string& words = config.parallel.placement;
   std::sort(shape.placement.begin(), shape.placement.end(),
             [&](Axis a, Axis b) { return words.find(name_of(a)) < words.find(name_of(b)); });

@@ -35,8 +35,44 @@ std::vector<Interval> beside_products(const UnitPlan& unit) {
   return beside;
 }
 
-// `parts`: into which each shard can be divided. Of the parameters those that are trained, or the frozen ones.
-UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, int64_t shards, int64_t shard,
+// Adds to the runs of a unit what a parameter, at its offset, holds up to `end`, where its padding ends.
+void add_held(std::vector<HeldRun>& all, const PlacedParam& param, const TensorRank& tensor, int64_t end) {
+  std::vector<HeldRun> runs = held_runs(param.spec, tensor);
+  for (HeldRun& run : runs) run.elements = {param.offset + run.elements.begin, param.offset + run.elements.end};
+  runs.back().elements.end = end;
+  all.insert(all.end(), runs.begin(), runs.end());
+}
+
+// Joins those that go on. What all ranks hold has partial gradients where they `share_rows` of the residual.
+std::vector<HeldRun> joined(const std::vector<HeldRun>& runs, int64_t degree, bool share_rows) {
+  std::vector<HeldRun> all;
+  for (HeldRun run : runs) {
+    run.partial = run.partial || (share_rows && run.holders == degree);
+    if (!all.empty() && all.back().goes_on(run))
+      all.back().elements.end = run.elements.end;
+    else
+      all.push_back(run);
+  }
+  return all;
+}
+
+std::vector<Interval> counted_of(const std::vector<HeldRun>& runs) {
+  std::vector<Interval> counted;
+  for (const HeldRun& run : runs) {
+    if (run.holder > 0) continue;
+    if (!counted.empty() && counted.back().end == run.elements.begin)
+      counted.back().end = run.elements.end;
+    else
+      counted.push_back(run.elements);
+  }
+  return counted;
+}
+
+// `parts`: into which each shard can be divided. Of the parameters those that are trained, or the frozen ones. Rows of
+// the residual are shared out under sequence parallelism, and with them what gradients of unsplit parameters are sums
+// over; the embedding sees all rows.
+UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, bool share_rows, int64_t shards,
+               int64_t shard,
                int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
@@ -48,32 +84,26 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, int
     unit.multiplies = unit.multiplies || param.multiplies;
   }
   int64_t offset = 0;
-  std::optional<int64_t> partial;
   const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool of_heads) {
     return param.decay == decay && (param.split != Split::none) == split && param.of_heads == of_heads;
   };
   for (bool decay : {true, false}) {
-    for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}}) {
+    for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}})
       for (PlacedParam& param : unit.params)
         if (is_at(param.spec, decay, split, of_heads)) {
-          // Of what is frozen nothing is reduced, and so its order is free.
-          CHECK(!split || unit.split == offset || !trained, "{}: split parameters after unsplit ones", spec.name);
-          CHECK(of_heads || !partial || !trained, "{}: {} after gradients that are sums over parts", spec.name,
-                param.spec.name);
-          if (of_heads && !partial) partial = offset;
           param.offset = offset;
           offset = round_up(offset + param.shape.numel(), alignment);
-          if (split) unit.split = offset;
+          add_held(unit.held, param, tensor, offset);
         }
-    }
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards * parts);
-  unit.partial.begin = partial.value_or(offset);
-  unit.partial.end = tensor.degree > 1 && unit.partial.begin < offset ? unit.numel : unit.partial.begin;
+  const bool goes_on = unit.held.back().holders == tensor.degree && unit.held.back().partial;
+  unit.held.push_back({{offset, unit.numel}, tensor.degree, tensor.rank, goes_on});
+  unit.held = joined(unit.held, tensor.degree, share_rows && !spec.embedding);
+  unit.counted = counted_of(unit.held);
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
-  unit.mine = {0, tensor.rank == 0 ? unit.numel : unit.split};
   unit.beside_products = beside_products(unit);
   return unit;
 }
@@ -122,13 +152,10 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   const int64_t parts = plan.reduce_dtype == DType::f32 ? 1 : plan.mesh.data;
   std::vector<UnitPlan> frozen_parts;
   const auto placed_unit = [&](const UnitSpec& spec, bool trained) {
-    UnitPlan unit = place(spec, trained, plan.tensor, shards, shard, parts);
+    UnitPlan unit = place(spec, trained, plan.tensor, plan.sequence_parallel, shards, shard, parts);
     const bool small = unit.numel <= config.parallel.replicate_below;
     unit.keep_gathered = !unit.is_layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
-    // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
-    // the embedding sees all rows.
-    if (plan.sequence_parallel && !spec.embedding) unit.partial = {unit.split, unit.numel};
     if (unit.frozen) unit.optimizer_on_host = config.memory.offload_parameters;
     return unit;
   };
@@ -165,7 +192,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
     if (unit.frozen_part) *unit.frozen_part += plan.units.size();
   std::ranges::move(frozen_parts, std::back_inserter(plan.units));
   // The first stage answers for what is tied.
-  if (!first && plan.tied != Plan::nowhere) plan.units[plan.tied].mine = {};
+  if (!first && plan.tied != Plan::nowhere) plan.units[plan.tied].counted.clear();
   const auto placed = [&](const std::vector<size_t>& units) {
     std::vector<size_t> all;
     for (const size_t u : units) all.push_back(here[u]);
@@ -231,6 +258,14 @@ void check_freeze(const Model& model, const std::string& freeze) {
   CHECK(num_trained(model.units()) > 0, "train.freeze leaves no parameter to train; name fewer");
 }
 }  // namespace
+std::vector<HeldRun> UnitPlan::partial_here() const {
+  std::vector<HeldRun> here;
+  for (HeldRun run : held) {
+    run.elements = intersect(run.elements, shard);
+    if (run.partial && run.elements.size() > 0) here.push_back(run);
+  }
+  return here;
+}
 
 BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank) {
   return {.batch = config.batch.global_batch_size,

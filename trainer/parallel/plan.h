@@ -24,8 +24,9 @@ struct PlacedParam {
 };
 
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
-// split over the tensor axis first, and last those whose gradients are sums over its ranks; padded with zeros so that
-// every shard has the same size and, where sums over copies travel in bf16, so has every copy's part of a shard.
+// split over the tensor axis first, and last those whose gradients are sums over its ranks, so that few runs are held
+// alike; padded with zeros so that every shard has the same size and, where sums over copies travel in bf16, so has
+// every copy's part of a shard.
 //
 // Frozen parameters are a unit of their own, which is gathered and has no gradients and no optimizer state. Where a unit
 // of the model has both, instructions name the one that is trained.
@@ -38,10 +39,10 @@ struct UnitPlan {
   std::vector<PlacedParam> params{};    // in the order of the spec
   int64_t numel = 0;                  // padded
   int64_t decayed = 0;                // elements [0, decayed) have weight decay
-  int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
-  Interval shard{};   // what this rank owns of [0, numel)
-  // The elements that this rank counts in the norm: one rank of each replica counts each element.
-  Interval mine{};
+  std::vector<HeldRun> held{};        // tile [0, numel), ascending: which tensor ranks hold the same
+  Interval shard{};                   // what this rank owns of [0, numel)
+  // The elements that this rank counts in the norm, ascending: one rank of each replica counts each element.
+  std::vector<Interval> counted{};
 
   // The gradients that products do not write as a whole (ParamSpec::multiplies).
   std::vector<Interval> beside_products{};
@@ -49,7 +50,9 @@ struct UnitPlan {
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
   bool optimizer_on_host = false;  // master weights and moments, between updates; frozen: the weights that are gathered
-  Interval partial{};              // these elements' gradients are partial sums over the tensor axis
+
+  // Returns what is in the rank's shard of the runs whose gradients are partial.
+  std::vector<HeldRun> partial_here() const;
 };
 
 // A batch of sequences as one rank sees it: sequences [first, first + count) of the batch in microbatch k. Where the

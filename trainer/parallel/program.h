@@ -39,7 +39,7 @@ struct Instruction {
     sum_copies,  // unit: over the data axis
     share_sums,  // unit, of gradients in bf16: awaits the parts that sum_copies has sent, adds them up and sends off
                  // the sums
-    sum_tensor,  // unit: of what several tensor ranks have a share in
+    sum_tensor,  // unit: of what several tensor ranks, all or those of a key-value head, have a share in
     await_sums,  // all sums that were begun
     sum_tied,    // the token table, over the two ends of the pipeline
     // Messages between stages, of residual y, and its copies to the host and back. A residual has one of them at a

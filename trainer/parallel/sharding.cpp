@@ -142,9 +142,12 @@ void Sharding::share_sums(size_t unit) {
 
 void Sharding::sum_tensor(size_t unit) {
   const UnitPlan& plan = plan_.units[unit];
-  const Interval here = intersect(plan.partial, plan.shard);
-  const Tensor part = units_[unit].gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin);
-  sums_.push_back({channel(Channel::tensor).all_reduce(runtime_.stream, part, Reduce::sum)});
+  for (const HeldRun& run : plan.partial_here()) {
+    const Tensor part =
+        units_[unit].gradient().flat(run.elements.begin - plan.shard.begin, run.elements.end - plan.shard.begin);
+    const Channel over = run.holders == plan_.tensor.degree ? Channel::tensor : Channel::heads;
+    sums_.push_back({channel(over).all_reduce(runtime_.stream, part, Reduce::sum)});
+  }
 }
 
 void Sharding::await_sums() {

@@ -15,9 +15,27 @@ struct TensorRank {
   int64_t degree = 1, rank = 0;
 };
 
-// The local tensor: all of an unsplit parameter; of each row group its share of the rows, padded to the row multiple;
-// or its share of the columns.
+// The local tensor: all of an unsplit parameter; of each row group its share of the rows, padded to the row multiple,
+// or the block that is here; or its share of the columns. Error where neither ranks nor blocks are a multiple of the
+// other.
 Shape local_shape(const ParamSpec& param, const TensorRank& tensor);
+
+// Elements of a tensor, or of a unit's flat memory, that `holders` neighbouring ranks of the tensor-parallel group hold
+// alike; this rank is number `holder` of them. Where `partial`, the gradient that each of them computes is its share of
+// a sum over all of them.
+struct HeldRun {
+  Interval elements{};
+  int64_t holders = 1, holder = 0;
+  bool partial = false;
+
+  bool goes_on(const HeldRun& next) const {
+    return elements.end == next.elements.begin && holders == next.holders && partial == next.partial;
+  }
+  bool operator==(const HeldRun&) const = default;
+};
+
+// Returns runs that tile the flattened local tensor, ascending. On one rank nothing is partial.
+std::vector<HeldRun> held_runs(const ParamSpec& param, const TensorRank& tensor);
 
 // A LocalShard is what a rank's memory holds of a parameter, from element `local` on.
 struct LocalShard {

@@ -46,7 +46,8 @@ Account account_of_op(Cost::Kind kind) {
 
 Account account_of_wait(Channel channel, Transfer transfer) {
   switch (channel) {
-    case Channel::tensor: return Account::tensor_sums;
+    case Channel::tensor:
+    case Channel::heads: return Account::tensor_sums;
     case Channel::data: return Account::copy_sums;
     case Channel::forward:
     case Channel::backward:

@@ -12,10 +12,11 @@ std::vector<Interval> saved_parts(const Plan& plan, size_t u) {
   const int64_t holders = ends * mesh.data, holder = end * mesh.data + mesh.coordinate(plan.rank, Axis::data);
   if (plan.tensor.degree == 1) return {part_of(unit.shard, holder, holders)};
   std::vector<Interval> parts;
-  for (const Interval part : {part_of(intersect({0, unit.split}, unit.shard), holder, holders),
-                              part_of(intersect({unit.split, unit.numel}, unit.shard),
-                                      plan.tensor.rank * holders + holder, plan.tensor.degree * holders)})
+  for (const HeldRun& run : unit.held) {
+    const Interval part =
+        part_of(intersect(run.elements, unit.shard), run.holder * holders + holder, run.holders * holders);
     if (part.size() > 0) parts.push_back(part);
+  }
   return parts;
 }
 

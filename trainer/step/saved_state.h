@@ -13,7 +13,8 @@ namespace megalith {
 
 // Elements of the unit that this rank saves, within its shard, ascending. What several ranks hold is dealt out evenly
 // among them, so that all together save each element once: the copies of data parallelism, the ranks of a
-// tensor-parallel group that hold what is not split, and the two ends of a pipeline that hold the token table.
+// tensor-parallel group that hold what is not split or the same key-value head, and the two ends of a pipeline that
+// hold the token table.
 std::vector<Interval> saved_parts(const Plan& plan, size_t unit);
 
 struct SavedTensor {

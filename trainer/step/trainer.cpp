@@ -107,11 +107,24 @@ void Trainer::add_squares(size_t u) {
   Stream& s = runtime_.stream;
   const Unit& unit = stage_.sharding().units()[u];
   const bool counts = runtime_.mesh.coordinate(Axis::data) == 0;
-  const Interval shard = unit.plan().shard, mine = unit.plan().mine;  // which begins with the unit
-  const int64_t counted = counts ? std::clamp(mine.end, shard.begin, shard.end) - shard.begin : 0;
-  const Tensor gradient = unit.gradient(), share = mine_.flat(unit_index_[u], unit_index_[u] + 1);
-  if (counted > 0) accumulate_square_sum(s, share, gradient.flat(0, counted));
-  if (counted < shard.size()) accumulate_sum(s, share, gradient.flat(counted, shard.size()), 0);
+  const Interval shard = unit.plan().shard;
+  const Tensor share = mine_.flat(unit_index_[u], unit_index_[u] + 1);
+  const auto gradient = [&](int64_t begin, int64_t end) {
+    return unit.gradient().flat(begin - shard.begin, end - shard.begin);
+  };
+  int64_t done = shard.begin;
+  const auto skip_to = [&](int64_t next) {
+    if (done < next) accumulate_sum(s, share, gradient(done, next), 0);
+    done = next;
+  };
+  for (const Interval& counted : unit.plan().counted) {
+    const Interval here = intersect(counted, shard);
+    if (!counts || here.size() == 0) continue;
+    skip_to(here.begin);
+    accumulate_square_sum(s, share, gradient(here.begin, here.end));
+    done = here.end;
+  }
+  skip_to(shard.end);
 }
 
 void Trainer::sum_norms() {
