@@ -83,6 +83,7 @@ inline constexpr Entry entries[] = {
     {"Families.layouts", 4, all,
      "layouts in which each family takes its reference's course, the last of which differ "
      "in what GPT-2's are tried in as well"},
+    {"FamiliesInSixteenBits.layouts", 1, 5, "layouts in which each family is near its reference"},
     {"Corpus.bytes", 8 << 20, 48 << 20, "bytes of a corpus that is prepared"},
     {"Corpus.interruptions", 8, 200, "interruptions of that at random moments"},
     {"Recipes.of_clusters_are_rehearsed", 0, 1, "recipes that have the mechanisms of one before them"},
