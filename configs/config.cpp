@@ -100,7 +100,7 @@ const std::vector<std::string>& shape_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> all;
     for (const Field& field : field_table())
-      if (field.section == "model" && field.key != "dropout" && field.key != "initial_std") all.emplace_back(field.key);
+      if (field.section == "model" && field.key != "dropout" && !field.key.starts_with("initial_")) all.emplace_back(field.key);
     return all;
   }();
   return keys;

@@ -79,6 +79,7 @@ struct ModelConfig {
   bool query_key_norm = false;
   bool parallel_residual = false;
   double initial_std = 0.02;
+  double initial_output_std = 0;  // 0: initial_std / sqrt(2 * layers)
   // These are no keys of [model]: resolve() copies [adapter] and train.freeze.
   AdapterConfig adapter{};
   std::string freeze{};

@@ -50,8 +50,9 @@ Table<Config> build_table() {
   model.word("parallel_residual", &ModelConfig::parallel_residual,
              "Attention and feed-forward layer both read the block's input, and what they add is added together");
   model.number("initial_std", &ModelConfig::initial_std, "", between(1e-6, 1),
-               "Standard deviation of initial matrices and the token table; output matrices of residual branches "
-               "have it over sqrt(2 * layers)");
+               "Standard deviation of initial matrices and the token table");
+  model.number("initial_output_std", &ModelConfig::initial_output_std, "", between(0, 1),
+               "That of the matrices that end attention and feed-forward layers; 0: initial_std / sqrt(2 * layers)");
 
   Rows adapter(table, "adapter", &Config::adapter);
   adapter.number("rank", &AdapterConfig::rank, "features", between(0, 65536),

@@ -136,6 +136,27 @@ TEST(Spec, InitialValuesDecayAndSplits) {
   }
 }
 
+// GPT-2 scales the matrices that end a branch by the depth; a Llama is started without, and GPT-NeoX in its own way.
+TEST(Spec, MatricesThatEndABranchStartAsTheyAreAsked) {
+  for (const auto& [asked, expected] :
+       {std::pair{0.0, 0.01 / 4}, {0.02, 0.02}, {2 / (8 * std::sqrt(64.0)), 1.0 / 32}}) {
+    ModelConfig model = gpt2(8, 64, 4);
+    model.initial_std = 0.01;
+    model.initial_output_std = asked;
+    int ends = 0;
+    for (const ParamSpec& param : flat(model_spec(model))) {
+      const bool end = param.name.ends_with("c_proj.weight");
+      ends += end;
+      if (end) {
+        EXPECT_DOUBLE_EQ(param.init_std, expected) << param.name;
+      } else if (param.name.ends_with("c_fc.weight") || param.name.ends_with("c_attn.weight")) {
+        EXPECT_DOUBLE_EQ(param.init_std, 0.01) << param.name;
+      }
+    }
+    EXPECT_EQ(ends, 16);
+  }
+}
+
 TEST(Spec, FlopsOfATokenAreSixAWeightAndAttention) {
   const ModelConfig model = gpt2(12, 768, 12);
   const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768, attention = 12.0 * 12 * 768 * 1024;

@@ -8,9 +8,10 @@ namespace megalith {
 
 namespace {
 
-// What is added to the residual starts smaller by sqrt(2 L): Radford et al., Language Models are Unsupervised Multitask
-// Learners, 2019, section 2.3.
+// Unless the config says otherwise, what is added to the residual starts smaller by sqrt(2 L): Radford et al., Language
+// Models are Unsupervised Multitask Learners, 2019, section 2.3.
 double residual_std(const ModelConfig& config) {
+  if (config.initial_output_std > 0) return config.initial_output_std;
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
