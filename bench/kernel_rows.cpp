@@ -7,9 +7,12 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
+#include "kernels/head_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/residual.h"
+#include "kernels/rotary.h"
+#include "kernels/swiglu.h"
 
 namespace megalith::bench {
 
@@ -38,17 +41,18 @@ void add_linear(std::vector<Row>& rows, const std::string& name, const Model& m,
 }
 
 void add_attention(std::vector<Row>& rows, const std::string& shape, const AttentionDims& dims, DType t, double p) {
-  const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
+  const int64_t N = dims.B * dims.T, C = dims.H * dims.D, qkv_width = dims.qkv_width();
   const Shape by_row{dims.B, dims.H, dims.T};
   const std::string dropout = p > 0 ? " dropout" : "";
-  rows.push_back({"attention_forward" + dropout, shape, t, [=](Desk& d) -> Launch {
-                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, 3 * C});
-                    return [=, &d] { attention_forward(d.stream, out, lse, qkv, dims, {.p = p}); };
-                  }});
+  rows.push_back(
+      {"attention_forward" + dropout, shape, t, [=](Desk& d) -> Launch {
+         const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, qkv_width});
+         return [=, &d] { attention_forward(d.stream, out, lse, qkv, dims, {.p = p}); };
+       }});
   rows.push_back({"attention_backward" + dropout, shape, t, [=](Desk& d) -> Launch {
-                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, 3 * C}),
-                                 dout = d.tensor(t, {N, C}), delta = d.tensor(f32, by_row),
-                                 dqkv = d.tensor(t, {N, 3 * C});
+                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row),
+                                 qkv = d.tensor(t, {N, qkv_width}), dout = d.tensor(t, {N, C}),
+                                 delta = d.tensor(f32, by_row), dqkv = d.tensor(t, {N, qkv_width});
                     attention_forward(d.stream, out, lse, qkv, dims, {.p = p});
                     return [=, &d] { attention_backward(d.stream, dqkv, delta, dout, out, lse, qkv, dims, {.p = p}); };
                   }});
@@ -169,6 +173,64 @@ std::vector<Row> rows_of(const Model& m, DType t) {
     const Tensor x = d.tensor(f32, {m.parameters});
     return [=, &d] { normal_fill(d.stream, x, 1, 2, 0, 0.02); };
   });
+  return rows;
+}
+
+// Four heads to a key-value head, as Llama 3 and Mistral have, or five where four do not divide them; SwiGLU of as many
+// weights as GPT-2's feed-forward layer.
+std::vector<Row> rows_of_choices(const Model& m, DType t) {
+  const int64_t N = m.B * m.T, C = m.C, F = 8 * C / 3 / 64 * 64;
+  const AttentionDims dims{.B = m.B, .T = m.T, .H = m.H, .D = C / m.H, .key_value_heads = m.H / (m.H % 4 == 0 ? 4 : 5)};
+  const int64_t heads = dims.H + dims.kv();
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& op, std::function<Launch(Desk&)> setup) {
+    rows.push_back({op, m.name, t, std::move(setup)});
+  };
+  const NormRule rms{.centered = false};
+  add("rmsnorm_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), x = d.tensor(t, {N, C}), w = d.tensor(t, {C});
+    return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, {}, rms); };
+  });
+  add("rmsnorm_backward", [=](Desk& d) -> Launch {
+    const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), dy = d.tensor(t, {N, C}), x = d.tensor(t, {N, C}),
+                 stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
+    return [=, &d] { layernorm_backward(d.stream, dx, dw, {}, dy, x, stat, w, rms); };
+  });
+  add("residual_rmsnorm_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, C}), ln = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}),
+                 x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), w = d.tensor(t, {C});
+    return [=, &d] { residual_layernorm_forward(d.stream, y, ln, stat, x, h, {}, w, {}, {}, rms); };
+  });
+  add("residual_rmsnorm_backward", [=](Desk& d) -> Launch {
+    const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), dln = d.tensor(t, {N, C}), y = d.tensor(t, {N, C}),
+                 stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
+    return [=, &d] { residual_layernorm_backward(d.stream, dx, dx, {}, dw, {}, dln, y, stat, w, {}, rms); };
+  });
+  add("swiglu_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, F}), x = d.tensor(t, {N, 2 * F});
+    return [=, &d] { swiglu_forward(d.stream, y, x); };
+  });
+  add("swiglu_backward", [=](Desk& d) -> Launch {
+    const Tensor dx = d.tensor(t, {N, 2 * F}), dy = d.tensor(t, {N, F}), x = d.tensor(t, {N, 2 * F});
+    return [=, &d] { swiglu_backward(d.stream, dx, dy, x); };
+  });
+  for (const bool forward : {true, false})
+    add(forward ? "rotate forward" : "rotate backward", [=](Desk& d) -> Launch {
+      const Tensor qkv = d.tensor(t, {N, dims.qkv_width()});
+      return [=, &d, turns = make_rotation(dims.D / 2, 10000, {})] { rotate(d.stream, qkv, dims, turns, {}, forward); };
+    });
+  add("head_norm_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, dims.qkv_width()}), rstd = d.tensor(f32, {N, heads}),
+                 x = d.tensor(t, {N, dims.qkv_width()}), q_w = d.tensor(t, {dims.D}), k_w = d.tensor(t, {dims.D});
+    return [=, &d] { head_norm_forward(d.stream, y, rstd, x, q_w, k_w, dims, 1e-6f); };
+  });
+  add("head_norm_backward", [=](Desk& d) -> Launch {
+    const Tensor dx = d.zeros(t, {N, dims.qkv_width()}), dq_w = d.zeros(f32, {dims.D}), dk_w = d.zeros(f32, {dims.D}),
+                 x = d.tensor(t, {N, dims.qkv_width()}), rstd = d.tensor(f32, {N, heads}), q_w = d.tensor(t, {dims.D}),
+                 k_w = d.tensor(t, {dims.D});
+    return [=, &d] { head_norm_backward(d.stream, dx, dq_w, dk_w, x, rstd, q_w, k_w, dims); };
+  });
+  add_attention(rows, std::string(m.name) + " grouped", dims, t, 0);
   return rows;
 }
 

@@ -52,7 +52,9 @@ std::vector<Row> rows_for(World world) {
   // The types of training come first: there may not be time for all rows.
   for (const Model& m : models) add(rows_of(m, bf16));
   if (world == World::cuda) add(attention_rows());
+  for (const Model& m : models) add(rows_of_choices(m, bf16));
   for (const Model& m : models) add(rows_of(m, f32));
+  for (const Model& m : models) add(rows_of_choices(m, f32));
   return all;
 }
 
