@@ -85,6 +85,10 @@ Table<Config> build_table() {
             "Train although data.train has files of data.validation, as to see whether a model can overfit");
   data.word("pack", &DataConfig::pack,
             "Examples of tokens with a mask share sequences, each attending to itself; false: one example a sequence");
+  data.word(
+      "masked", &DataConfig::masked,
+      "Some tokens do not count in the loss, and examples are kept apart; set where tokens are there, by the mask "
+      "beside them");
 
   Rows batch(table, "batch", &Config::batch);
   batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),

@@ -324,8 +324,8 @@ void ChatEncoder::encode(const RenderedChat& chat, std::vector<int32_t>& ids) {
   encode_text(done, text.size());
 }
 
-void ChatEncoder::encode(std::span<const ChatMessage> messages, TrainOn train_on, std::vector<int32_t>& ids,
-                         std::vector<uint8_t>& counts) {
+int64_t ChatEncoder::encode(std::span<const ChatMessage> messages, TrainOn train_on, std::vector<int32_t>& ids,
+                            std::vector<uint8_t>& counts) {
   if (special_texts_ == SpecialTexts::refuse) check_specials(messages);
   const RenderedChat chat = render(chat_, messages);
   const size_t first = counts.size();
@@ -337,6 +337,7 @@ void ChatEncoder::encode(std::span<const ChatMessage> messages, TrainOn train_on
     counts.push_back(in_answer || train_on == TrainOn::all ? 1 : 0);
   }
   if (counts.size() > first) counts[first] = 0;
+  return std::ssize(chat.text);
 }
 
 void ChatEncoder::encode_prompt(std::span<const ChatMessage> messages, std::vector<int32_t>& ids) {

@@ -122,9 +122,9 @@ class ChatEncoder {
   ~ChatEncoder();
 
   // Appends the ids of a conversation and, of each, 1 if it counts, else 0. The first token never counts, for nothing
-  // predicts it. Errors: as of render_chat and Encoder::encode_places; special tokens in the messages if they are
-  // refused.
-  void encode(std::span<const ChatMessage> messages, TrainOn train_on, std::vector<int32_t>& ids,
+  // predicts it. Returns the bytes of the text. Errors: as of render_chat and Encoder::encode_places; special tokens in
+  // the messages if they are refused.
+  int64_t encode(std::span<const ChatMessage> messages, TrainOn train_on, std::vector<int32_t>& ids,
               std::vector<uint8_t>& counts);
 
   // Appends the ids of render_chat_prompt().

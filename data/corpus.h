@@ -13,7 +13,7 @@ struct CorpusOptions {
   std::vector<std::string> texts;           // as for find_texts
   std::string separator = "<|endoftext|>";  // empty: none
   std::string field = "text";
-  std::optional<ConversationFields> conversations;  // instead of texts; whole ones are held out, however few
+  std::optional<ConversationFields> conversations = {};  // instead of texts; whole ones are held out, however few
   bool pipes_are_json = false;
   double held_out_fraction = 0.01;  // in [0, 1)
 };

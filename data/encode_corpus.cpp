@@ -71,14 +71,13 @@ class BatchEncoder {
     if (!example.bad.empty()) return;
     const auto first = encoded.ids.size();
     try {
-      chat_->encode(document.messages, options_.train_on, encoded.ids, encoded.counts);
+      example.bytes = chat_->encode(document.messages, options_.train_on, encoded.ids, encoded.counts);
     } catch (const Error& error) {
       encoded.ids.resize(first);
       encoded.counts.resize(first);
       example.bad = fmt::format("{} is no example: {}", document.where, error.what());
       return;
     }
-    for (const ChatMessage& message : document.messages) example.bytes += static_cast<int64_t>(message.content.size());
     const int64_t tokens = std::ssize(encoded.ids) - static_cast<int64_t>(first);
     ExampleCounts& counts = example.counts;
     if (const int64_t most = options_.sequence_length + 1; options_.sequence_length > 0 && tokens > most) {

@@ -247,17 +247,10 @@ class PipelineEncoder final : public Encoder {
   PipelineEncoder(const Pipeline& pipeline, bool with_specials)
       : pipeline_(pipeline), with_specials_(with_specials), model_scratch_(pipeline.model) {}
 
-  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out); }
-  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out); }
+  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out, nullptr); }
+  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out, nullptr); }
   void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
-    places_ = &places;
-    try {
-      encode(text, false, out);
-    } catch (...) {
-      places_ = nullptr;
-      throw;
-    }
-    places_ = nullptr;
+    encode(text, false, out, &places);
   }
 
  private:
@@ -270,46 +263,47 @@ class PipelineEncoder final : public Encoder {
     std::vector<int32_t>& out;
   };
 
-  void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out) {
+  using Places = std::vector<TokenPlace>;  // null: they are not asked for
+
+  void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out, Places* places) {
     const auto piece = [&](size_t begin, size_t end) {
-      const size_t first = places_ ? places_->size() : 0;
-      encode_piece(text.substr(begin, end - begin), begin == 0, goes_on && begin == 0, out);
-      for (size_t i = first; places_ && i < places_->size(); i++)
-        (*places_)[i] = {begin + (*places_)[i].begin, begin + (*places_)[i].end};
+      const size_t first = places ? places->size() : 0;
+      encode_piece(text.substr(begin, end - begin), begin == 0, goes_on && begin == 0, out, places);
+      for (size_t i = first; places && i < places->size(); i++)
+        (*places)[i] = {begin + (*places)[i].begin, begin + (*places)[i].end};
     };
-    for_each_part(pipeline_.raw, text, piece, out);
+    for_each_part(pipeline_.raw, text, piece, out, places);
   }
 
-  void encode_piece(std::string_view original, bool is_first, bool goes_on, std::vector<int32_t>& out) {
+  void encode_piece(std::string_view original, bool is_first, bool goes_on, std::vector<int32_t>& out, Places* places) {
     changes_.clear();
     const std::string_view text =
-        pipeline_.normalizer.apply(original, goes_on, normalizing_, places_ ? &changes_ : nullptr);
+        pipeline_.normalizer.apply(original, goes_on, normalizing_, places ? &changes_ : nullptr);
     Encoded pieces(pipeline_.model, model_scratch_, out);
-    const size_t first = places_ ? places_->size() : 0;
+    const size_t first = places ? places->size() : 0;
     const auto piece = [&](size_t begin, size_t end) {
       const bool begins = is_first && begin == 0;
       const size_t first_id = out.size();
-      pipeline_.cutter.cut(text.substr(begin, end - begin),
-                           {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
-      if (places_)
-        TokenWalk(pipeline_.bytes, text.substr(begin, end - begin), begin)
-            .places_of(std::span(out).subspan(first_id), *places_);
+      const std::string_view part = text.substr(begin, end - begin);
+      pipeline_.cutter.cut(part, {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
+      if (places) TokenWalk(pipeline_.bytes, part, begin).places_of(std::span(out).subspan(first_id), *places);
     };
-    for_each_part(pipeline_.normalized, text, piece, out);
-    if (places_ && text != original)
-      places_before(pipeline_.normalizer, changes_, original, text, std::span(*places_).subspan(first));
+    for_each_part(pipeline_.normalized, text, piece, out, places);
+    if (places && text != original)
+      places_before(pipeline_.normalizer, changes_, original, text, std::span(*places).subspan(first));
   }
 
   // Appends the ids of added tokens, and gives what is between them to `piece`.
   template <class Piece>
-  void for_each_part(const AddedTokenFinder& finder, std::string_view text, Piece piece, std::vector<int32_t>& out) {
+  void for_each_part(const AddedTokenFinder& finder, std::string_view text, Piece piece, std::vector<int32_t>& out,
+                     Places* places) {
     size_t done = 0;
     for (size_t from = 0; from < text.size();) {
       const AddedTokenFinder::Match match = finder.next_in(text, from, done, with_specials_);
       if (match.begin > done) piece(done, match.begin);
       if (match.id >= 0 && match.begin < match.end) {
         out.push_back(match.id);
-        if (places_) places_->push_back({match.begin, match.end});
+        if (places) places->push_back({match.begin, match.end});
       }
       done = match.end;
       from = match.next;
@@ -322,7 +316,6 @@ class PipelineEncoder final : public Encoder {
   TextNormalizer::Scratch normalizing_;
   TextCutter::Scratch cutting_;
   BpeModel::Scratch model_scratch_;
-  std::vector<TokenPlace>* places_ = nullptr;  // where these are asked for
   std::vector<TextNormalizer::Change> changes_;
 };
 

@@ -184,10 +184,15 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
       .first_bad = files.position().first_bad,
       .left_out = {},
       .examples = files.position().examples};
-  CHECK(report.train.documents > 0, "the texts have no document to train on{}",
-        report.bad_documents > 0
-            ? fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad)
-            : "; name a text that is not empty");
+  const auto why_none = [&] {
+    if (report.bad_documents > 0)
+      return fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad);
+    if (report.examples.left_out > 0)
+      return fmt::format("; --longer leave-out has left out {} examples; take a larger --sequence-length",
+                         report.examples.left_out);
+    return std::string("; name a text that is not empty");
+  };
+  CHECK(report.train.documents > 0, "the texts have no document to train on{}", why_none());
   CHECK(report.held_out != HoldOut::Rule::ends || report.validation.documents > 0,
         "the text has one byte a document: too little for a validation set; give more text, or a validation fraction "
         "of 0");

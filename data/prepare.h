@@ -59,7 +59,7 @@ struct ExampleCounts {
 
 struct PrepareOptions {
   CorpusOptions corpus;
-  ExampleOptions examples;
+  ExampleOptions examples = {};
   std::string tokenizer;  // "bytes", "train:VOCAB", or a folder for load_tokenizer
   std::string out;
   int64_t shard_tokens = 0;  // 0: one file

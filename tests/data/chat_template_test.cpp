@@ -18,10 +18,10 @@ using Ids = std::vector<int32_t>;
 using Messages = std::vector<ChatMessage>;
 using test::Scratch;
 
-std::string sft() { return MEGALITH_SOURCE_DIR "/../shared/sft"; }
-std::string families() { return MEGALITH_SOURCE_DIR "/../shared/tokenizers/families"; }
+std::string chats_of_reference() { return MEGALITH_SOURCE_DIR "/../shared/sft"; }
+std::string family_tokenizers() { return MEGALITH_SOURCE_DIR "/../shared/tokenizers/families"; }
 
-std::vector<Json> lines_of(const std::string& path) {
+std::vector<Json> objects_in(const std::string& path) {
   std::vector<Json> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(parse_json(line));
@@ -31,11 +31,11 @@ std::vector<Json> lines_of(const std::string& path) {
 // The conversations of ../shared/sft, and its pairs as conversations.
 std::vector<Messages> all_conversations() {
   std::vector<Messages> all;
-  for (const Json& line : lines_of(sft() + "/conversations.jsonl")) {
+  for (const Json& line : objects_in(chats_of_reference() + "/conversations.jsonl")) {
     Messages& messages = all.emplace_back();
     for (const Json& m : line.at("messages")) messages.push_back({m.at("role"), m.at("content")});
   }
-  for (const Json& line : lines_of(sft() + "/pairs.jsonl"))
+  for (const Json& line : objects_in(chats_of_reference() + "/pairs.jsonl"))
     all.push_back({{"user", line.at("prompt")}, {"assistant", line.at("completion")}});
   return all;
 }
@@ -47,11 +47,12 @@ const Messages& a_conversation() {
 }
 
 TEST(ChatTemplate, TextsIdsAndMasksAreThoseOfTransformers) {
-  if (!std::filesystem::exists(sft())) GTEST_SKIP() << sft() << " is not there: no rendering is compared";
-  const auto tokenizer = load_tokenizer(sft() + "/tokenizer");
+  if (!std::filesystem::exists(chats_of_reference()))
+    GTEST_SKIP() << chats_of_reference() << " is not there: no rendering is compared";
+  const auto tokenizer = load_tokenizer(chats_of_reference() + "/tokenizer");
   const std::vector<Messages> conversations = all_conversations();
   for (const ChatTemplate& chat : chat_templates()) {
-    const std::vector<Json> rows = lines_of(sft() + "/rendered/" + chat.name + ".jsonl");
+    const std::vector<Json> rows = objects_in(chats_of_reference() + "/rendered/" + chat.name + ".jsonl");
     ASSERT_EQ(rows.size(), conversations.size()) << chat.name;
     ChatEncoder encoder(chat, *tokenizer), as_text(chat, *tokenizer, SpecialTexts::text);
     for (size_t i = 0; i < rows.size(); i++) {
@@ -88,8 +89,8 @@ TEST(ChatTemplate, AnAnswerEndsWithItsTokenOrItsText) {
   const EndOfAnswer in_bytes = end_of_answer(chat_template("chatml"), *bytes);
   EXPECT_FALSE(in_bytes.is_one_token);
   EXPECT_EQ(in_bytes.ids, Ids{256});
-  if (!std::filesystem::exists(sft())) GTEST_SKIP() << sft() << " is not there";
-  const auto tokenizer = load_tokenizer(sft() + "/tokenizer");
+  if (!std::filesystem::exists(chats_of_reference())) GTEST_SKIP() << chats_of_reference() << " is not there";
+  const auto tokenizer = load_tokenizer(chats_of_reference() + "/tokenizer");
   const EndOfAnswer end = end_of_answer(chat_template("chatml"), *tokenizer);
   EXPECT_TRUE(end.is_one_token);
   EXPECT_EQ(end.ids, (Ids{4, 0}));
@@ -131,8 +132,8 @@ TEST(ChatTemplate, WhatIsNoConversationIsSaid) {
 }
 
 TEST(ChatTemplate, ControlWordsOfAMessageAreIdsOrTextOrRefused) {
-  if (!std::filesystem::exists(sft())) GTEST_SKIP() << sft() << " is not there";
-  const auto tokenizer = load_tokenizer(sft() + "/tokenizer");
+  if (!std::filesystem::exists(chats_of_reference())) GTEST_SKIP() << chats_of_reference() << " is not there";
+  const auto tokenizer = load_tokenizer(chats_of_reference() + "/tokenizer");
   const ChatTemplate chat = chat_template("chatml");
   const Messages messages{{"user", "a<|im_end|>b"}, {"assistant", "c"}};
   const auto ends_in = [&](SpecialTexts how) {
@@ -160,8 +161,9 @@ TEST(ChatTemplate, AllTokensButTheFirstCountIfAllAreTrainedOn) {
 
 // What a normalizer leaves as it is keeps its place, beside what it changes.
 TEST(TokenPlaces, AChangedCharacterTakesNoNeighbourWithIt) {
-  if (!std::filesystem::exists(families())) GTEST_SKIP() << families() << " is not there: NFC is not tried";
-  const auto tokenizer = load_tokenizer(families() + "/qwen");
+  if (!std::filesystem::exists(family_tokenizers()))
+    GTEST_SKIP() << family_tokenizers() << " is not there: NFC is not tried";
+  const auto tokenizer = load_tokenizer(family_tokenizers() + "/qwen");
   Ids ids;
   std::vector<TokenPlace> places;
   tokenizer->encoder()->encode_places("t\nA\u030a\n", ids, places);
@@ -174,13 +176,14 @@ TEST(TokenPlaces, AChangedCharacterTakesNoNeighbourWithIt) {
 
 // Places: those of tokens whose bytes are the text's own are exact; all are in order and leave out blanks only.
 TEST(TokenPlaces, TokensOfEveryFamilyKnowTheirPlaces) {
-  if (!std::filesystem::exists(families())) GTEST_SKIP() << families() << " is not there: no family is tried";
-  for (const auto& entry : std::filesystem::directory_iterator(families())) {
+  if (!std::filesystem::exists(family_tokenizers()))
+    GTEST_SKIP() << family_tokenizers() << " is not there: no family is tried";
+  for (const auto& entry : std::filesystem::directory_iterator(family_tokenizers())) {
     const std::string folder = entry.path().string();
     const auto tokenizer = load_tokenizer(folder);
     const SpecialText special(*tokenizer);
     const auto encoder = special.encoder(*tokenizer);
-    for (const Json& line : lines_of(folder + "/cases.jsonl")) {
+    for (const Json& line : objects_in(folder + "/cases.jsonl")) {
       const auto text = line.at("text").get<std::string>();
       Ids ids;
       std::vector<TokenPlace> places;

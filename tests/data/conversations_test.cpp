@@ -14,10 +14,10 @@ using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
 using test::Scratch;
 
-std::string sft() { return MEGALITH_SOURCE_DIR "/../shared/sft"; }
+std::string inputs_of_reference() { return MEGALITH_SOURCE_DIR "/../shared/sft"; }
 
-PrepareOptions options_of(std::vector<std::string> texts, const std::string& out, const std::string& name,
-                          const std::string& tokenizer = "bytes") {
+PrepareOptions examples_of(std::vector<std::string> texts, const std::string& out, const std::string& name,
+                           const std::string& tokenizer = "bytes") {
   PrepareOptions options;
   options.corpus.texts = std::move(texts);
   options.corpus.conversations = ConversationFields();
@@ -28,16 +28,16 @@ PrepareOptions options_of(std::vector<std::string> texts, const std::string& out
   return options;
 }
 
-struct Tokens {
+struct Examples {
   std::vector<Ids> ids;
   std::vector<std::vector<uint8_t>> counts;
 };
-Tokens tokens_in(const std::string& path) {
+Examples examples_in(const std::string& path) {
   const TokenStream stream = TokenStream::open(path);
   std::vector<int64_t> bounds = stream.document_begins(0, stream.size());
   bounds.insert(bounds.begin(), 0);
   bounds.push_back(stream.size());
-  Tokens all;
+  Examples all;
   for (size_t i = 0; i + 1 < bounds.size(); i++) {
     const auto size = static_cast<size_t>(bounds[i + 1] - bounds[i]);
     stream.read(bounds[i], all.ids.emplace_back(size));
@@ -46,18 +46,19 @@ Tokens tokens_in(const std::string& path) {
   return all;
 }
 
-std::string line_of(const std::string& user, const std::string& answer) {
+std::string conversation_line(const std::string& user, const std::string& answer) {
   return Json{{"messages", {{{"role", "user"}, {"content", user}}, {{"role", "assistant"}, {"content", answer}}}}}
              .dump() +
          "\n";
 }
 
 TEST(Conversations, AreExamplesWithTheMasksOfTransformers) {
-  if (!std::filesystem::exists(sft())) GTEST_SKIP() << sft() << " is not there: no rendering is compared";
+  if (!std::filesystem::exists(inputs_of_reference()))
+    GTEST_SKIP() << inputs_of_reference() << " is not there: no rendering is compared";
   for (const char* name : {"chatml", "llama3", "mistral", "zephyr", "plain"}) {
     std::vector<Ids> ids;
     std::vector<std::vector<uint8_t>> masks;
-    std::ifstream rows(sft() + "/rendered/" + name + ".jsonl");
+    std::ifstream rows(inputs_of_reference() + "/rendered/" + name + ".jsonl");
     for (std::string line; std::getline(rows, line);) {
       const Json row = parse_json(line);
       ids.push_back(row.at("ids"));
@@ -65,18 +66,19 @@ TEST(Conversations, AreExamplesWithTheMasksOfTransformers) {
     }
     for (const int threads : {1, 3}) {
       const Scratch scratch;
-      PrepareOptions options =
-          options_of({sft() + "/conversations.jsonl"}, scratch.path("c"), name, sft() + "/tokenizer");
+      PrepareOptions options = examples_of({inputs_of_reference() + "/conversations.jsonl"}, scratch.path("c"), name,
+                                           inputs_of_reference() + "/tokenizer");
       options.threads = threads;
       options.window_bytes = 1000;
       const PrepareReport report = prepare(options);
       EXPECT_EQ(report.examples.examples, 30);
       EXPECT_GT(report.examples.without_counted, 0);
-      PrepareOptions pairs = options_of({sft() + "/pairs.jsonl"}, scratch.path("p"), name, sft() + "/tokenizer");
+      PrepareOptions pairs = examples_of({inputs_of_reference() + "/pairs.jsonl"}, scratch.path("p"), name,
+                                         inputs_of_reference() + "/tokenizer");
       pairs.corpus.conversations = ConversationFields{.prompt = "prompt", .completion = "completion"};
       pairs.threads = threads;
       EXPECT_EQ(prepare(pairs).examples.turns, 60);
-      Tokens found = tokens_in(scratch.path("c/train.bin")), more = tokens_in(scratch.path("p/train.bin"));
+      Examples found = examples_in(scratch.path("c/train.bin")), more = examples_in(scratch.path("p/train.bin"));
       found.ids.insert(found.ids.end(), more.ids.begin(), more.ids.end());
       found.counts.insert(found.counts.end(), more.counts.begin(), more.counts.end());
       EXPECT_EQ(found.ids, ids) << name;
@@ -88,13 +90,14 @@ TEST(Conversations, AreExamplesWithTheMasksOfTransformers) {
 
 TEST(Conversations, LongOnesAreCutOrLeftOut) {
   const Scratch scratch;
-  const std::string text = scratch.write("x.jsonl", line_of("a", "b") + line_of("a", std::string(100, 'b')));
-  PrepareOptions options = options_of({text}, scratch.path("cut"), "zephyr");
+  const std::string text =
+      scratch.write("x.jsonl", conversation_line("a", "b") + conversation_line("a", std::string(100, 'b')));
+  PrepareOptions options = examples_of({text}, scratch.path("cut"), "zephyr");
   options.examples.sequence_length = 60;
   const PrepareReport cut = prepare(options);
   EXPECT_EQ(cut.examples.examples, 2);
   EXPECT_EQ(cut.examples.cut, 1);
-  const Tokens tokens = tokens_in(scratch.path("cut/train.bin"));
+  const Examples tokens = examples_in(scratch.path("cut/train.bin"));
   EXPECT_EQ(tokens.ids[1].size(), 61u);
   EXPECT_EQ(cut.examples.tokens, std::ssize(tokens.ids[0]) + 61);
   options.out = scratch.path("left");
@@ -102,13 +105,14 @@ TEST(Conversations, LongOnesAreCutOrLeftOut) {
   const PrepareReport left = prepare(options);
   EXPECT_EQ(left.examples.examples, 1);
   EXPECT_EQ(left.examples.left_out, 1);
-  EXPECT_EQ(tokens_in(scratch.path("left/train.bin")).ids.size(), 1u);
+  EXPECT_EQ(examples_in(scratch.path("left/train.bin")).ids.size(), 1u);
   EXPECT_EQ(left.end_of_answer, "</s>") << "bytes know no special token";
 }
 
 TEST(Conversations, AllTokensCountIfAllAreTrainedOn) {
   const Scratch scratch;
-  PrepareOptions options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "plain");
+  PrepareOptions options =
+      examples_of({scratch.write("x.jsonl", conversation_line("a", "b"))}, scratch.path("out"), "plain");
   options.examples.train_on = TrainOn::all;
   EXPECT_EQ(prepare(options).examples.counted, prepare(options).examples.tokens - 1);
 }
@@ -116,20 +120,20 @@ TEST(Conversations, AllTokensCountIfAllAreTrainedOn) {
 TEST(Conversations, WholeOnesAreHeldOut) {
   const Scratch scratch;
   std::string lines;
-  for (int i = 0; i < 40; i++) lines += line_of("question " + std::to_string(i), "answer");
-  PrepareOptions options = options_of({scratch.write("x.jsonl", lines)}, scratch.path("out"), "plain");
+  for (int i = 0; i < 40; i++) lines += conversation_line("question " + std::to_string(i), "answer");
+  PrepareOptions options = examples_of({scratch.write("x.jsonl", lines)}, scratch.path("out"), "plain");
   options.corpus.held_out_fraction = 0.25;
   const PrepareReport report = prepare(options);
   EXPECT_GT(report.validation.documents, 2);
   EXPECT_EQ(report.validation.documents + report.train.documents, 40);
-  EXPECT_EQ(tokens_in(scratch.path("out/validation.bin")).counts[0].back(), 0);
+  EXPECT_EQ(examples_in(scratch.path("out/validation.bin")).counts[0].back(), 0);
 }
 
 TEST(Conversations, WhatIsNoneIsSaidWithItsLine) {
   const Scratch scratch;
   const auto fails = [&](const std::string& lines, auto... words) {
-    const std::string good = line_of("a", "b");
-    PrepareOptions options = options_of({scratch.write("x.jsonl", good + lines)}, scratch.path("out"), "chatml");
+    const std::string good = conversation_line("a", "b");
+    PrepareOptions options = examples_of({scratch.write("x.jsonl", good + lines)}, scratch.path("out"), "chatml");
     const std::string message = message_of([&] { prepare(options); });
     for (const std::string& word : {std::string(words)...}) EXPECT_NE(message.find(word), std::string::npos) << message;
   };
@@ -142,24 +146,26 @@ TEST(Conversations, WhatIsNoneIsSaidWithItsLine) {
   fails(R"({"text": "x"})", "without \"messages\"", "--prompt-field and --completion-field");
   fails("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "not UTF-8", "0xff");
   fails(R"({"messages": [{"role": "user", "content": "a\u0000"}]})", "NUL character");
-  PrepareOptions options = options_of({scratch.write("t.txt", "text")}, scratch.path("out"), "chatml");
+  PrepareOptions options = examples_of({scratch.write("t.txt", "text")}, scratch.path("out"), "chatml");
   EXPECT_ERROR(prepare(options), "t.txt is a text, and conversations are JSON lines");
-  options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "chatlm");
+  options = examples_of({scratch.write("x.jsonl", conversation_line("a", "b"))}, scratch.path("out"), "chatlm");
   EXPECT_ERROR(prepare(options), "chatlm is neither a built-in one nor a file");
-  options = options_of({scratch.path("x.jsonl")}, scratch.path("out"), "chatml");
+  options = examples_of({scratch.path("x.jsonl")}, scratch.path("out"), "chatml");
   options.corpus.conversations->prompt = "prompt";
   EXPECT_ERROR(prepare(options), "takes both");
-  options = options_of({scratch.write("x.jsonl", R"({"messages": []})")}, scratch.path("out"), "chatml");
+  options = examples_of({scratch.write("x.jsonl", R"({"messages": []})")}, scratch.path("out"), "chatml");
   options.corpus.conversations.reset();
   EXPECT_ERROR(prepare(options), "conversations take --template");
-  options = options_of({scratch.write("x.jsonl", line_of("a", "b") + "{}\n")}, scratch.path("some"), "chatml");
+  options =
+      examples_of({scratch.write("x.jsonl", conversation_line("a", "b") + "{}\n")}, scratch.path("some"), "chatml");
   options.skip_bad = 1;
   EXPECT_EQ(prepare(options).bad_documents, 1);
 }
 
 TEST(Conversations, AnEqualPrepareIsRecognizedAndAnotherIsNot) {
   const Scratch scratch;
-  PrepareOptions options = options_of({scratch.write("x.jsonl", line_of("a", "b"))}, scratch.path("out"), "chatml");
+  PrepareOptions options =
+      examples_of({scratch.write("x.jsonl", conversation_line("a", "b"))}, scratch.path("out"), "chatml");
   const PrepareReport first = prepare(options), again = prepare(options);
   EXPECT_TRUE(again.was_made);
   EXPECT_EQ(again.examples, first.examples);
@@ -177,10 +183,10 @@ TEST(Conversations, APrepareThatWasCutOffGoesOn) {
   for (int file = 0; file < 20; file++) {
     std::string lines;
     for (int i = 0; i < 10; i++)
-      lines += line_of("q " + std::to_string(i), std::string(static_cast<size_t>(10 * file + i), 'x'));
+      lines += conversation_line("q " + std::to_string(i), std::string(static_cast<size_t>(10 * file + i), 'x'));
     texts.push_back(scratch.write(fmt::format("x{:02}.jsonl", file), lines));
   }
-  PrepareOptions options = options_of(texts, scratch.path("whole"), "chatml");
+  PrepareOptions options = examples_of(texts, scratch.path("whole"), "chatml");
   options.shard_tokens = 5000;
   const PrepareReport whole = prepare(options);
   options.out = scratch.path("cut");

@@ -13,22 +13,22 @@
 namespace megalith::e2e {
 namespace {
 
-std::string sft() { return place("MEGALITH_SFT", MEGALITH_SOURCE_DIR "/../shared/sft"); }
+std::string answers_reference() { return place("MEGALITH_SFT", MEGALITH_SOURCE_DIR "/../shared/sft"); }
 
 #define SKIP_WITHOUT_SFT() \
-  if (!std::filesystem::exists(sft())) GTEST_SKIP() << "no reference at " << sft()
+  if (!std::filesystem::exists(answers_reference())) GTEST_SKIP() << "no reference at " << answers_reference()
 
-const std::vector<std::string> templates{"chatml", "llama3", "mistral", "zephyr", "plain"};
+const std::vector<std::string> chat_templates{"chatml", "llama3", "mistral", "zephyr", "plain"};
 
-nlohmann::json report() { return nlohmann::json::parse(read_file(sft() + "/loss.json")); }
-nlohmann::json report_of(const std::string& name) { return report().at("templates").at(name); }
+nlohmann::json answers_report() { return nlohmann::json::parse(read_file(answers_reference() + "/loss.json")); }
+nlohmann::json answers_report_of(const std::string& name) { return answers_report().at("templates").at(name); }
 
 // The first rows of the reference, both of its files, as conversations in one.
-void write_rows(const Scratch& scratch, size_t rows) {
+void write_conversations(const Scratch& scratch, size_t rows) {
   std::string lines;
   size_t written = 0;
   for (const char* file : {"conversations", "pairs"}) {
-    std::ifstream in(fmt::format("{}/{}.jsonl", sft(), file));
+    std::ifstream in(fmt::format("{}/{}.jsonl", answers_reference(), file));
     for (std::string line; std::getline(in, line) && written < rows; written++) {
       const auto row = nlohmann::json::parse(line);
       if (row.contains("messages")) {
@@ -43,18 +43,19 @@ void write_rows(const Scratch& scratch, size_t rows) {
   write_file(scratch / "rows.jsonl", lines);
 }
 
-void prepare(const Scratch& scratch, const std::string& name, size_t rows = 60, const Args& more = {}) {
-  write_rows(scratch, rows);
-  Args args{"prepare",      "--text", "rows.jsonl", "--template", name, "--tokenizer", sft() + "/tokenizer",
-            "--validation", "0",      "--out",      name};
+void prepare_rows(const Scratch& scratch, const std::string& name, size_t rows = 60, const Args& more = {}) {
+  write_conversations(scratch, rows);
+  Args args{
+      "prepare",      "--text", "rows.jsonl", "--template", name, "--tokenizer", answers_reference() + "/tokenizer",
+      "--validation", "0",      "--out",      name};
   args.insert(args.end(), more.begin(), more.end());
   succeed(megalith(args), scratch);
 }
 
 // The recipe of the reference, whose step takes 8 rows in order, 2 a microbatch.
-void write_config(const Scratch& scratch, const std::string& name) {
-  const nlohmann::json r = report().at("recipe"),
-                       model = nlohmann::json::parse(read_file(sft() + "/model/config.json"));
+void write_answers_config(const Scratch& scratch, const std::string& name) {
+  const nlohmann::json r = answers_report().at("recipe"),
+                       model = nlohmann::json::parse(read_file(answers_reference() + "/model/config.json"));
   const auto x = [&](const char* key) { return fmt::format("{:e}", r.at(key).get<double>()); };
   write_file(scratch / "config.toml",
              fmt::format("[model]\nlayers = {}\nhidden = {}\nheads = {}\nvocab = {}\ncontext = {}\n"
@@ -70,12 +71,12 @@ void write_config(const Scratch& scratch, const std::string& name) {
                          r.at("vocab").get<int>(), r.at("context").get<int>(), name, r.at("context").get<int>(),
                          r.at("batch").get<int>() * r.at("accum").get<int>(), r.at("batch").get<int>(), x("lr"),
                          x("min_lr"), r.at("warmup").get<int>(), r.at("decay_steps").get<int>(), x("beta1"), x("beta2"),
-                         x("eps"), x("weight_decay"), x("clip"), r.at("steps").get<int>(), sft()));
+                         x("eps"), x("weight_decay"), x("clip"), r.at("steps").get<int>(), answers_reference()));
 }
 
-Course expected_course(const std::string& name, size_t steps) {
+Course answers_course(const std::string& name, size_t steps) {
   Course course;
-  const nlohmann::json of_template = report_of(name);
+  const nlohmann::json of_template = answers_report_of(name);
   for (const auto& s : of_template.at("steps"))
     if (course.steps.size() < steps)
       course.steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
@@ -91,15 +92,15 @@ int64_t sequences_in(const std::string& log) {
 
 TEST(Answers, TakeTheCourseOfTheReferenceUnderEveryTemplate) {
   SKIP_WITHOUT_SFT();
-  for (const std::string& name : templates) {
+  for (const std::string& name : chat_templates) {
     SCOPED_TRACE(name);
     const Scratch scratch;
-    prepare(scratch, name);
-    write_config(scratch, name);
+    prepare_rows(scratch, name);
+    write_answers_config(scratch, name);
     train(scratch.folder(), 1, {});
-    const nlohmann::json steps = report_of(name).at("steps");
+    const nlohmann::json steps = answers_report_of(name).at("steps");
     fmt::print("  {}: {}\n", name,
-               expect_same_course({read_steps(scratch / "run"), {}}, expected_course(name, steps.size())));
+               expect_same_course({read_steps(scratch / "run"), {}}, answers_course(name, steps.size())));
     size_t step = 0;
     for (const nlohmann::json& line : read_metrics(scratch / "run")) {
       int64_t counted = 0;
@@ -109,7 +110,7 @@ TEST(Answers, TakeTheCourseOfTheReferenceUnderEveryTemplate) {
   }
 }
 
-const std::map<int, std::vector<std::string>>& layouts() {
+const std::map<int, std::vector<std::string>>& answers_layouts() {
   static const std::map<int, std::vector<std::string>> all{
       {1, {"microbatch=1 recompute", "microbatch=8 recompute=selective"}},
       {2,
@@ -127,12 +128,12 @@ const std::map<int, std::vector<std::string>>& layouts() {
 TEST(Answers, TakeTheCourseOfTheReferenceInEveryLayout) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
-  prepare(scratch, "chatml");
-  write_config(scratch, "chatml");
+  prepare_rows(scratch, "chatml");
+  write_answers_config(scratch, "chatml");
   const auto most = static_cast<size_t>(taken("Answers.layouts"));
-  const Course expected = expected_course("chatml", 7);
+  const Course expected = answers_course("chatml", 7);
   int run = 0;
-  for (const auto& [ranks, of_ranks] : layouts()) {
+  for (const auto& [ranks, of_ranks] : answers_layouts()) {
     std::vector<Training> trainings;
     for (const std::string& words : of_ranks)
       if (trainings.size() < most) trainings.push_back({fmt::format("run{}", run++), words, {}});
@@ -148,22 +149,22 @@ TEST(Answers, TakeTheCourseOfTheReferenceInEveryLayout) {
 TEST(Answers, PackedHaveTheSameLossInEveryLayout) {
   SKIP_WITHOUT_SFT();
   const auto most = static_cast<size_t>(taken("Answers.layouts"));
-  for (const std::string& name : templates) {
+  for (const std::string& name : chat_templates) {
     SCOPED_TRACE(name);
     const Scratch scratch;
-    prepare(scratch, name, 8);
-    write_config(scratch, name);
+    prepare_rows(scratch, name, 8);
+    write_answers_config(scratch, name);
     const Args packed{"data.pack=true", "train.steps=1"};
     Args all_at_once = packed;
     all_at_once.insert(all_at_once.end(), {"batch.global_batch_size=1", "batch.microbatch_size=1"});
     const int64_t sequences = sequences_in(train(scratch.folder(), 1, all_at_once).text());
     ASSERT_GT(sequences, 0);
     ASSERT_LT(sequences, 8) << "best fit puts several rows into one sequence";
-    const nlohmann::json of_template = report_of(name);
-    Course expected = expected_course(name, 1);
+    const nlohmann::json of_template = answers_report_of(name);
+    Course expected = answers_course(name, 1);
     EXPECT_NEAR(expected.steps[0].loss, of_template.at("packed").at("loss").get<double>(), 1e-12);
     int run = 0;
-    for (const auto& [ranks, of_ranks] : layouts()) {
+    for (const auto& [ranks, of_ranks] : answers_layouts()) {
       if (name != "chatml" && ranks > 1) continue;
       std::vector<Training> trainings;
       for (const std::string& words : of_ranks) {
@@ -186,8 +187,8 @@ TEST(Answers, PackedHaveTheSameLossInEveryLayout) {
 TEST(Answers, AResumedRunHasTheSameBits) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
-  prepare(scratch, "chatml");
-  write_config(scratch, "chatml");
+  prepare_rows(scratch, "chatml");
+  write_answers_config(scratch, "chatml");
   const Args packed{"data.pack=true",    "data.shuffle=true", "batch.global_batch_size=4",
                     "model.dropout=0.1", "train.steps=6",     "optimizer.decay_steps=6"};
   const auto with = [&](const Args& more) {
@@ -214,9 +215,9 @@ TEST(Answers, AResumedRunHasTheSameBits) {
 TEST(Answers, EvaluationsCountWhatCounts) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
-  prepare(scratch, "chatml");
-  write_config(scratch, "chatml");
-  const nlohmann::json rows = report_of("chatml").at("rows");
+  prepare_rows(scratch, "chatml");
+  write_answers_config(scratch, "chatml");
+  const nlohmann::json rows = answers_report_of("chatml").at("rows");
   double sum = 0, counted = 0;
   for (const auto& row : rows) {
     sum += row.at("sum").get<double>();
@@ -240,8 +241,8 @@ TEST(Answers, EvaluationsCountWhatCounts) {
 TEST(Answers, AStepWhereNothingCountsIsSaid) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
-  prepare(scratch, "chatml", 4);  // rows 2 and 3 count nothing
-  write_config(scratch, "chatml");
+  prepare_rows(scratch, "chatml", 4);  // rows 2 and 3 count nothing
+  write_answers_config(scratch, "chatml");
   const Result result = train(scratch.folder(), 1, {"batch.global_batch_size=2", "train.steps=2"});
   EXPECT_NE(result.text().find("step 2: none of its tokens counts"), std::string::npos) << result.text();
   const std::vector<Step> steps = read_steps(scratch / "run");
@@ -253,8 +254,8 @@ TEST(Answers, AStepWhereNothingCountsIsSaid) {
 TEST(Answers, WhatCannotBeTrainedOnIsRefused) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
-  prepare(scratch, "chatml");
-  write_config(scratch, "chatml");
+  prepare_rows(scratch, "chatml");
+  write_answers_config(scratch, "chatml");
   expect_refused(megalith({"train", "config.toml", "batch.sequence_length=32"}), scratch,
                  {"examples of more than 33 tokens", "--sequence-length 32"});
   std::filesystem::resize_file(scratch / "chatml/train.mask", 100);

@@ -14,6 +14,7 @@
 #include "configs/hardware.h"
 #include "data/bpe_names.h"
 #include "data/bpe_tokenizer.h"
+#include "data/chat_template.h"
 #include "data/token_formats.h"
 #include "data/tokenizer_json.h"
 #include "kernels/system/files.h"
@@ -70,6 +71,19 @@ bool read_hugging_face_config(std::string_view bytes) {
     expect(!end || (0 <= *end && *end < model.vocab), "a token that is none ends documents");
     const auto dropout = hugging_face_dropout(bytes, "config.json");
     expect(!dropout || (0 <= *dropout && *dropout < 1), "a dropout that is no probability");
+  });
+}
+
+bool read_chat_template(std::string_view bytes) {
+  static MemoryFile memory;
+  return refused_or([&] {
+    const ChatTemplate chat = chat_template(memory.put(bytes));
+    ChatTemplate again = chat_template(memory.put(chat_template_file(chat)));
+    expect(again == chat, "a template that was written reads as another");
+    const std::vector<ChatMessage> messages{{"user", "a"}, {"assistant", "b"}};
+    const RenderedChat rendered = render_chat(chat, messages);
+    expect(rendered.counts.size() == 1 && rendered.counts[0].end <= rendered.text.size(),
+           "an answer that is not there");
   });
 }
 
@@ -231,7 +245,8 @@ const std::vector<Target>& targets() {
                                           {"vocab_json", read_vocab_json},
                                           {"merges_txt", read_merges_txt},
                                           {"tokenizer_json", read_tokenizer},
-                                          {"layout", read_layout}};
+                                          {"layout", read_layout},
+                                          {"chat_template", read_chat_template}};
   return all;
 }
 

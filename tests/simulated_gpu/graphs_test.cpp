@@ -73,6 +73,15 @@ TEST(SimulatedGpuGraphs, SeveralMicrobatchesAndDocuments) {
   expect_no_bit_changed(config);
 }
 
+// The number of targets that count is another one in each step.
+TEST(SimulatedGpuGraphs, WhatAMaskSays) {
+  Config config = tiny();
+  config.batch.global_batch_size = 2;
+  config.data.masked = true;
+  expect_no_bit_changed(config);
+  EXPECT_NE(trained(config, true), trained(tiny(), true));
+}
+
 // A mask of its own for each microbatch of each step, in what is recomputed as well.
 TEST(SimulatedGpuGraphs, Dropout) {
   using Kind = ActivationCheckpointing::Kind;

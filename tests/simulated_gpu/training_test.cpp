@@ -49,6 +49,23 @@ void expect_same_course(const Config& config) {
 
 TEST(SimulatedGpu, TrainsAsTheCpu) { expect_same_course(small_config()); }
 
+// What counts changes from step to step, and so does what gradients are multiplied by, beside a loss scale as well.
+TEST(SimulatedGpu, CountsWhatAMaskSaysAsTheCpu) {
+  Config config = small_config();
+  config.data.masked = true;
+  config.model.layers = 2;
+  expect_same_course(config);
+  config.precision.compute = ComputeType::fp16;
+  config.precision.loss_scale = 64;
+  SmallRun cpu(config), gpu(config, World::cuda);
+  for (int64_t step = 0; step < 2; step++) {
+    const StepScalars a = cpu.step(step), b = gpu.step(step);
+    EXPECT_EQ(a.counted, b.counted);
+    EXPECT_NEAR(a.loss, b.loss, a.loss / 2048) << "step " << step;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 8.0 / 2048 * a.grad_norm) << "step " << step;
+  }
+}
+
 TEST(SimulatedGpu, TrainsOtherModelsThanGpt2AsTheCpu) {
   Config llama = small_config();
   llama.model.norm = NormKind::rms;

@@ -73,15 +73,15 @@ std::string tokenizer_path(const DataConfig& data) {
 }
 
 void find_masks(Config& config) {
-  const auto is_masked = [](const std::string& key, const std::string& sources) {
-    if (sources.empty()) return false;
-    return std::ranges::any_of(parse_sources(key, sources), [&](const DataSource& source) {
-      return std::ranges::any_of(matches_of(source.name, key),
-                                 [](const std::string& file) { return !mask_beside(file).empty(); });
-    });
-  };
-  config.data.masked =
-      is_masked("data.train", config.data.train) || is_masked("data.validation", config.data.validation);
+  size_t files = 0, masks = 0;
+  for (const auto& [key, sources] :
+       {std::pair("data.train", config.data.train), std::pair("data.validation", config.data.validation)})
+    for (const DataSource& source : sources.empty() ? std::vector<DataSource>() : parse_sources(key, sources))
+      for (const std::string& file : matches_of(source.name, key)) {
+        files++;
+        masks += mask_beside(file).empty() ? 0 : 1;
+      }
+  if (files > 0) config.data.masked = masks > 0;
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
