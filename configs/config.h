@@ -104,7 +104,7 @@ struct DataConfig {
   int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer for isolate_documents
   bool allow_overlap = false;
   bool pack = true;     // examples of masked tokens share sequences
-  bool masked = false;  // no key: whether some tokens have a mask beside them, set by the trainer
+  bool masked = false;  // not all tokens count; set by the trainer where the tokens are there
   bool operator==(const DataConfig&) const = default;
 };
 
