@@ -47,8 +47,7 @@ std::vector<PeftTensor> tensors_of(const ModelConfig& model) {
     for (const AdapterModule& module : adapted_modules(model)) {
       if (module.linear != linear) of_a = of_b = 0;
       linear = module.linear;
-      const std::string theirs =
-          fmt::format("base_model.model.{}{}.{}", adapter_layers(model), layer, module.path);
+      const std::string theirs = fmt::format("base_model.model.{}{}.{}", adapter_layers(model), layer, module.path);
       const int64_t rows = rows_of(module, model);
       all.push_back({theirs + std::string(adapter_a), ours_of(layer, linear, adapter_a), of_a, inner,
                      inputs_of(module, model), false});

@@ -32,9 +32,9 @@ class MemorySource : public TensorSource {
 // Returns whether the folder holds an adapter_config.json.
 bool is_peft_folder(const std::string& folder);
 
-// Reads the adapters of a model with [adapter], under our names, "parameters/h.0.attn.c_attn.lora_A.weight". Error, with
-// both values: another rank, alpha or other layers than the model has, and what PEFT can say and [adapter] cannot, as
-// DoRA, ranks by layer, trained biases.
+// Reads the adapters of a model with [adapter], under our names, "parameters/h.0.attn.c_attn.lora_A.weight". Error,
+// with both values: another rank, alpha or other layers than the model has, and what PEFT can say and [adapter] cannot,
+// as DoRA, ranks by layer, trained biases.
 MemorySource read_peft(const std::string& folder, const ModelConfig& model);
 
 // Writes them for PeftModel.from_pretrained; the source has them under our names. `base` is the folder of the base in

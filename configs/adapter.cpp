@@ -23,8 +23,8 @@ std::vector<std::string> words_of_lines(const std::string& text) {
 // Compares a name with one that has any number of *, each for any characters.
 bool fits(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*') return !name.empty() && pattern.front() == name.front() &&
-                                     fits(pattern.substr(1), name.substr(1));
+  if (pattern.front() != '*')
+    return !name.empty() && pattern.front() == name.front() && fits(pattern.substr(1), name.substr(1));
   for (size_t skipped = 0; skipped <= name.size(); skipped++)
     if (fits(pattern.substr(1), name.substr(skipped))) return true;
   return false;
@@ -43,7 +43,8 @@ bool is_of_kind(std::string_view kind, std::string_view name) {
 }
 
 bool names_parameter(std::string_view word, std::string_view name) {
-  return is_of_kind(word, name) || fits(word, name) || (name.size() > word.size() && name.starts_with(word) && name[word.size()] == '.');
+  return is_of_kind(word, name) || fits(word, name) ||
+         (name.size() > word.size() && name.starts_with(word) && name[word.size()] == '.');
 }
 
 }  // namespace

@@ -61,12 +61,14 @@ Table<Config> build_table() {
   adapter.number("alpha", &AdapterConfig::alpha, "", above(0), "What an adapter adds is multiplied by alpha / rank");
   adapter.number("dropout", &AdapterConfig::dropout, "probability", from_to_below(0, 1),
                  "Dropout on the inputs of adapters");
-  adapter.word_or_list("target_modules", &AdapterConfig::target_modules,
-                       "The layers that have adapters, by PEFT's names, as [\"q_proj\", \"v_proj\"], or c_attn in GPT-2; "
-                       "all-linear: all of a block");
-  adapter.word("init_from", &AdapterConfig::init_from,
-               "Folder of PEFT, or checkpoint of a run with adapters, with the adapters to begin with; empty: the first "
-               "matrix random, the second zero");
+  adapter.word_or_list(
+      "target_modules", &AdapterConfig::target_modules,
+      "The layers that have adapters, by PEFT's names, as [\"q_proj\", \"v_proj\"], or c_attn in GPT-2; "
+      "all-linear: all of a block");
+  adapter.word(
+      "init_from", &AdapterConfig::init_from,
+      "Folder of PEFT, or checkpoint of a run with adapters, with the adapters to begin with; empty: the first "
+      "matrix random, the second zero");
 
   Rows data(table, "data", &Config::data);
   data.word_or_list("train", &DataConfig::train,

@@ -339,14 +339,15 @@ Found check_trace(const Config& config) {
 Found check_trained(const Config& config) {
   if (config.adapter.rank == 0) {
     if (!config.train.freeze.empty() && config.precision.compute == ComputeType::fp16)
-      return problem(config, "train.freeze",
-                     "keeps weights in the type of precision.compute = \"fp16\", which checkpoints do not hold; set bf16 "
-                     "or fp32 there");
+      return problem(
+          config, "train.freeze",
+          "keeps weights in the type of precision.compute = \"fp16\", which checkpoints do not hold; set bf16 "
+          "or fp32 there");
     return {};
   }
   if (!config.train.freeze.empty())
-    return problem(config, "train.freeze", "has no use with adapter.rank = {}: all but the adapters is frozen; empty it",
-                   config.adapter.rank);
+    return problem(config, "train.freeze",
+                   "has no use with adapter.rank = {}: all but the adapters is frozen; empty it", config.adapter.rank);
   try {
     ModelConfig model = config.model;
     model.adapter = config.adapter;

@@ -19,8 +19,8 @@ struct Dropout {
   double p = 0;  // probability of being dropped; 0 turns everything off
   uint64_t seed = 0;
   int64_t step = 0;
-  int32_t site = 0;       // which dropout of the model, e.g. 3 * layer + k
-  int64_t first_row = 0;  // global row (sample * T + position) of the tensor's first row
+  int32_t site = 0;          // which dropout of the model, e.g. 3 * layer + k
+  int64_t first_row = 0;     // global row (sample * T + position) of the tensor's first row
   int64_t first_column = 0;  // likewise, of the op dropout() alone: where ranks have parts of the columns
   // The values that change with the microbatch, in memory of the op's world, for replayed launches (launch_graph.h): (1
   // + sites, 2) i32, each row a 64-bit number, its low half first. Row 0 is added to first_row, row 1 + site is the key

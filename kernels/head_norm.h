@@ -16,7 +16,8 @@ void head_norm_forward(Stream& s, Tensor y, Tensor rstd, Tensor x, Tensor q_w, T
                        float epsilon);
 
 // d (N, (H + 2K) D) holds the gradient of y on entry and that of x on return, dv as it is. Adds to dq_w, dk_w (D) f32,
-// each unless it is empty, sums over the heads that are here, in an order that does not depend on the number of threads.
+// each unless it is empty, sums over the heads that are here, in an order that does not depend on the number of
+// threads.
 void head_norm_backward(Stream& s, Tensor d, Tensor dq_w, Tensor dk_w, Tensor x, Tensor rstd, Tensor q_w, Tensor k_w,
                         const AttentionDims& dims);
 

@@ -42,9 +42,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class = void>
-__global__ void __launch_bounds__(threads)
-    collect_kernel(float* db, const float* dwide, Parts parts, int64_t count, int64_t r, int64_t width, float scale,
-                   bool add) {
+__global__ void __launch_bounds__(threads) collect_kernel(float* db, const float* dwide, Parts parts, int64_t count,
+                                                          int64_t r, int64_t width, float scale, bool add) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   if (i >= count) return;
   const int64_t row = i / r, k = i % r;

@@ -87,18 +87,20 @@ TEST_P(AdapterRuns, resume_to_the_bit_and_are_merged) {
   train(scratch.folder(), 1, {"adapter.dropout=0.1"});
   train(scratch.folder(), 1, {"adapter.dropout=0.1", "train.steps=3", "optimizer.decay_steps=6", "run.output=parts"});
   train(scratch.folder(), 1, {"adapter.dropout=0.1", "run.output=parts"});
-  expect_same_rank_files(scratch / "run/checkpoints" + "/" + step_name(6), scratch / "parts/checkpoints" + "/" + step_name(6));
+  expect_same_rank_files(scratch / "run/checkpoints" + "/" + step_name(6),
+                         scratch / "parts/checkpoints" + "/" + step_name(6));
   // Another layout goes on from it, within rounding.
   train(scratch.folder(), 1, {"adapter.dropout=0.1", "train.steps=3", "optimizer.decay_steps=6", "run.output=other"});
-  train(scratch.folder(), 2, {"adapter.dropout=0.1", "run.output=other", "batch.microbatch_size=1",
-                              GetParam().name == "llama" ? "parallel.sharding_strategy=full_shard"
-                                                         : "parallel.tensor_parallel_degree=2"});
+  train(scratch.folder(), 2,
+        {"adapter.dropout=0.1", "run.output=other", "batch.microbatch_size=1",
+         GetParam().name == "llama" ? "parallel.sharding_strategy=full_shard" : "parallel.tensor_parallel_degree=2"});
   const double loss = loss_of(evaluated(scratch, "run"));
   EXPECT_NEAR(loss_of(evaluated(scratch, "other")), loss, 1e-5 * loss);
   EXPECT_GT(std::abs(loss_of(evaluated(scratch, "base")) - loss), 1e-3) << "the adapters act";
   // The last evaluation of a run is of adapters beside the weights, that of a checkpoint of merged weights.
-  train(scratch.folder(), 1, {"adapter.dropout=0.1", "run.output=validated", "data.validation=data/train.bin",
-                              "data.allow_overlap=true", "train.evaluate_batches=1"});
+  train(scratch.folder(), 1,
+        {"adapter.dropout=0.1", "run.output=validated", "data.validation=data/train.bin", "data.allow_overlap=true",
+         "train.evaluate_batches=1"});
   EXPECT_NEAR(read_metrics(scratch / "validated").back().at("validation_loss").get<double>(),
               loss_of(evaluated(scratch, "validated")), 1e-5 * loss);
   succeed(megalith({"checkpoint", "export", "run", "--out", "merged", "--merged", "--type", "fp32"}), scratch);
@@ -117,7 +119,8 @@ TEST(AdapterRun, another_base_is_refused_and_a_moved_one_is_found) {
   make_base(scratch, families[0], "2", "other");
   write_adapter_config(scratch, families[0], "output = \"run\"\n");
   train(scratch.folder(), 1, {"train.steps=2"});
-  const auto manifest = nlohmann::json::parse(read_file(scratch / "run/checkpoints" + "/" + step_name(2) + "/manifest.json"));
+  const auto manifest =
+      nlohmann::json::parse(read_file(scratch / "run/checkpoints" + "/" + step_name(2) + "/manifest.json"));
   const std::string fingerprint = manifest.at("state").at("base").at("fingerprint");
   for (const auto& file : manifest.at("files"))
     for (const auto& dataset : file.at("datasets"))
@@ -148,7 +151,8 @@ TEST_P(Peft, makes_trains_and_opens_what_we_do) {
   const Scratch scratch;
   make_base(scratch, GetParam());
   const auto peft = [&](Args args) {
-    args.insert(args.begin(), {"env", "HF_HUB_OFFLINE=1", python, MEGALITH_SOURCE_DIR "/tests/end_to_end/peft_agrees.py"});
+    args.insert(args.begin(),
+                {"env", "HF_HUB_OFFLINE=1", python, MEGALITH_SOURCE_DIR "/tests/end_to_end/peft_agrees.py"});
     return succeed(args, scratch);
   };
   Args make{"make", "base", "adapter", "4", "6"};
@@ -156,8 +160,8 @@ TEST_P(Peft, makes_trains_and_opens_what_we_do) {
   peft(make);
   write_adapter_config(scratch, GetParam(), "output = \"run\"\n");
   train(scratch.folder(), 1, {"adapter.init_from=adapter"});
-  const auto losses = nlohmann::json::parse(
-      peft({"train", "base", "adapter", "data/train.bin", "64", "4", "6", "1e-2", "0.1"}).out);
+  const auto losses =
+      nlohmann::json::parse(peft({"train", "base", "adapter", "data/train.bin", "64", "4", "6", "1e-2", "0.1"}).out);
   const std::vector<Step> steps = read_steps(scratch / "run");
   ASSERT_EQ(steps.size(), losses.size());
   for (size_t s = 0; s < steps.size(); s++)
@@ -165,8 +169,8 @@ TEST_P(Peft, makes_trains_and_opens_what_we_do) {
   EXPECT_GT(std::abs(steps.back().loss - steps.front().loss), 1e-3) << "a hundred times the tolerance";
 
   succeed(megalith({"checkpoint", "export", "run", "--out", "exported"}), scratch);
-  const auto opened = nlohmann::json::parse(
-      peft({"open", "base", "exported", "data/train.bin", "64", "4", "the old"}).out);
+  const auto opened =
+      nlohmann::json::parse(peft({"open", "base", "exported", "data/train.bin", "64", "4", "the old"}).out);
   const double loss = loss_of(evaluated(scratch, "run"));
   EXPECT_NEAR(opened[0].get<double>(), loss, 1e-5 * loss);
   EXPECT_EQ(opened[1].get<std::string>() + "\n", continued(scratch, "run"));

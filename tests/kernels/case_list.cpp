@@ -344,8 +344,8 @@ std::vector<Op> all_ops() {
        [] { return all_of({each_embedding(embedding_backward_case), without_positions(embedding_backward_case)}); }},
       {"dropout",
        [] {
-         std::vector<Case> all = each_matrix_and_rate(
-             [](int64_t N, int64_t C, double p, DType t) { return dropout_case(N, C, p, t); });
+         std::vector<Case> all =
+             each_matrix_and_rate([](int64_t N, int64_t C, double p, DType t) { return dropout_case(N, C, p, t); });
          for (const DType t : {f32, bf16, f16})
            for (const int64_t first : {64, 7, 60})  // at a group of columns, and beside one
              all.push_back(dropout_case(5, 200, 0.3, t, first));

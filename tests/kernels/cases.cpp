@@ -291,8 +291,7 @@ void each_of_adapter(const AdaptedRows& rows, int64_t r, const std::function<voi
   int64_t row = 0;
   for (int64_t g = 0; g < rows.count; g++)
     for (int64_t o = 0; o < rows.parts[at(g)].rows; o++, row++)
-      for (int64_t k = 0; k < r; k++)
-        use(row, k, at(((rows.parts[at(g)].first + o) * rows.count + g) * r + k));
+      for (int64_t k = 0; k < r; k++) use(row, k, at(((rows.parts[at(g)].first + o) * rows.count + g) * r + k));
 }
 std::string described(const AdaptedRows& rows, int64_t O, int64_t r) {
   std::string name = fmt::format("{}x{}", O, r);

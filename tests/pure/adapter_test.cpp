@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Adapters,
                          testing::Values(Family{"gpt2", with_adapters(gpt2())},
                                          Family{"gpt2_attention", with_adapters(gpt2(), 3, "attn.c_proj\nc_fc\n")},
                                          Family{"llama", with_adapters(llama())},
-                                         Family{"llama_q_and_v", with_adapters(llama(), 4, "q_proj\nv_proj\nup_proj\n")},
+                                         Family{"llama_q_and_v",
+                                                with_adapters(llama(), 4, "q_proj\nv_proj\nup_proj\n")},
                                          Family{"neox", with_adapters(neox())}),
                          [](const auto& p) { return p.param.name; });
 
@@ -155,13 +156,14 @@ TEST_P(Adapters, GiveTheLossAndTheGradientsOfTheMergedWeights) {
     for (const AdapterModule& module : adapted_modules(config.model)) {
       const std::string stem = fmt::format("h.{}.{}", layer, module.linear);
       const std::vector<float>&a = weights.at(stem + ".lora_A.weight"), &b = weights.at(stem + ".lora_B.weight"),
-                       &da = found.at(stem + ".lora_A.weight"), &db = found.at(stem + ".lora_B.weight"),
-                       &dw = all.at(stem + ".weight");
+            &da = found.at(stem + ".lora_A.weight"), &db = found.at(stem + ".lora_B.weight"),
+            &dw = all.at(stem + ".weight");
       size_t first = 0;
       for (const AdapterModule& before : adapter_modules(config.model))
         if (before.linear == module.linear && before.part < module.part)
           first += static_cast<size_t>(rows_of(before, config.model));
-      const size_t part = parts[stem]++, begin = rows_before[stem], rows = static_cast<size_t>(rows_of(module, config.model));
+      const size_t part = parts[stem]++, begin = rows_before[stem],
+                   rows = static_cast<size_t>(rows_of(module, config.model));
       rows_before[stem] += rows;
       size_t in = 0;
       for (const UnitSpec& unit : model_spec(config.model))
@@ -180,8 +182,8 @@ TEST_P(Adapters, GiveTheLossAndTheGradientsOfTheMergedWeights) {
         for (size_t i = 0; i < in; i++) {
           double expected = 0;
           for (size_t o = 0; o < rows; o++)
-            expected += scale * static_cast<double>(dw[(first + o) * in + i]) *
-                        static_cast<double>(b[(begin + o) * inner + k]);
+            expected +=
+                scale * static_cast<double>(dw[(first + o) * in + i]) * static_cast<double>(b[(begin + o) * inner + k]);
           EXPECT_NEAR(da[(part * inner + k) * in + i], expected, 2e-5) << stem << " A " << k << " " << i;
           squares += expected * expected;
         }

@@ -108,10 +108,10 @@ class UnitMachine {
     switch (i.op) {
       case Op::norm: return expect(normed_.insert(i.unit).second, "a unit counts twice in the norm");
       case Op::sum_norms:
-        return expect(static_cast<int64_t>(normed_.size()) ==
-                              std::ranges::count(plan.units, false, &UnitPlan::frozen) &&
-                          !std::exchange(norms_summed_, true),
-                      "units are missing in the norm, or it is summed twice");
+        return expect(
+            static_cast<int64_t>(normed_.size()) == std::ranges::count(plan.units, false, &UnitPlan::frozen) &&
+                !std::exchange(norms_summed_, true),
+            "units are missing in the norm, or it is summed twice");
       case Op::decide:
         return expect(norms_summed_ && !std::exchange(decided_, true), "decided without the norm, or twice");
       case Op::fetch_state: return expect(is_on_host(), "fetched what is on the device");

@@ -70,8 +70,7 @@ std::optional<BaseWeights> base_of(const Manifest& manifest, const std::string& 
   try {
     const nlohmann::json& base = manifest.state.at("base");
     BaseWeights found{base.at("path").get<std::string>(), base.at("fingerprint").get<std::string>()};
-    const fs::path moved =
-        (fs::absolute(checkpoint) / base.at("path_from_here").get<std::string>()).lexically_normal();
+    const fs::path moved = (fs::absolute(checkpoint) / base.at("path_from_here").get<std::string>()).lexically_normal();
     std::error_code absent;
     if (!fs::is_directory(found.path, absent) && fs::is_directory(moved, absent)) found.path = moved.string();
     return found;
@@ -101,10 +100,11 @@ AdapterConfig adapter_of(const Manifest& manifest, const std::string& checkpoint
 void check_base(const std::string& what, const BaseWeights& base, const std::string& path, TensorSource& weights,
                 const ModelConfig& model) {
   const std::string found = weights_fingerprint(weights, model);
-  CHECK(found == base.fingerprint,
-        "{} holds adapters of a base with the fingerprint {}, {}, and {} has {}; set checkpoint.init_from to the weights "
-        "that they were trained with",
-        what, base.fingerprint, base.path, path, found);
+  CHECK(
+      found == base.fingerprint,
+      "{} holds adapters of a base with the fingerprint {}, {}, and {} has {}; set checkpoint.init_from to the weights "
+      "that they were trained with",
+      what, base.fingerprint, base.path, path, found);
 }
 
 MergedSource::MergedSource(std::unique_ptr<TensorSource> base, TensorSource& adapters, const ModelConfig& model)
@@ -157,7 +157,8 @@ void MergedSource::read(const TensorShard& wanted, float* out) {
 
 std::unique_ptr<TensorSource> open_adapters(const std::string& path, const ModelConfig& model) {
   CHECK(fs::is_directory(path),
-        "adapter.init_from = {} is not a folder; name a folder of PEFT, or a run with adapters or its checkpoint", path);
+        "adapter.init_from = {} is not a folder; name a folder of PEFT, or a run with adapters or its checkpoint",
+        path);
   if (is_peft_folder(path)) return std::make_unique<MemorySource>(read_peft(path, model));
   auto reader = std::make_unique<CheckpointReader>(find_checkpoint(path));
   const AdapterConfig there = adapter_of(reader->manifest(), reader->folder()), &here = model.adapter;

@@ -29,7 +29,8 @@ void check_names_folder(const std::string& init_from) {
 
 void check_names_base(const Config& config) {
   CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
-        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; name "
+        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
+        "name "
         "a Hugging Face folder, a run or a checkpoint there",
         config.adapter.rank);
 }
@@ -172,8 +173,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
   task.state.update(progress.stability.to_json());
   task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
                                        checkpoint_path(directory, progress.step)));
-  if (base_)
-    task.state.update(describe_adapter(config_.adapter, *base_, checkpoint_path(directory, progress.step)));
+  if (base_) task.state.update(describe_adapter(config_.adapter, *base_, checkpoint_path(directory, progress.step)));
   if (fingerprint_) {
     task.state["course"] = to_json(*fingerprint_);
     task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_);
@@ -390,8 +390,7 @@ void Checkpointer::read_base(const CheckpointReader& reader) {
   std::error_code absent;
   if (const std::string& here = config_.checkpoint.init_from; std::filesystem::is_directory(here, absent))
     base_->path = std::filesystem::absolute(find_weights(here)).lexically_normal().string();
-  const WeightSource source =
-      session_.rank() == 0 ? open_base(name, *base_, base_->path) : open_weights(base_->path);
+  const WeightSource source = session_.rank() == 0 ? open_base(name, *base_, base_->path) : open_weights(base_->path);
   check_same_model("the base " + base_->path, source.model, config_.model);
   for (const HeldShard& h : held(Of::frozen, true)) read_shard(trainer_.stream(), h, *source.tensors);
 }

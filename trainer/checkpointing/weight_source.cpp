@@ -94,10 +94,11 @@ WeightSource open_weights(const std::string& path) {
 
 WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path) {
   std::error_code absent;
-  CHECK(fs::is_directory(path, absent),
-        "{} holds adapters of a base with the fingerprint {}, and {} is not there; put it back, or for training name its "
-        "new place with checkpoint.init_from",
-        what, base.fingerprint, path);
+  CHECK(
+      fs::is_directory(path, absent),
+      "{} holds adapters of a base with the fingerprint {}, and {} is not there; put it back, or for training name its "
+      "new place with checkpoint.init_from",
+      what, base.fingerprint, path);
   WeightSource source = open_weights(path);
   check_base(what, base, path, *source.tensors, source.model);
   return source;

@@ -51,7 +51,8 @@ int export_adapter(CheckpointReader& reader, const BaseWeights& base, const Expo
   export_peft(reader, m, base.path, options.out);
   fmt::print("{}\nadapters of rank {}, for PEFT; their base: {}\n", options.out, m.adapter.rank, base.path);
   if (!is_hugging_face_folder(base.path))
-    fmt::print("the base is a checkpoint: `megalith checkpoint export` makes a folder of it that `transformers` opens\n");
+    fmt::print(
+        "the base is a checkpoint: `megalith checkpoint export` makes a folder of it that `transformers` opens\n");
   return 0;
 }
 

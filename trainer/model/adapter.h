@@ -1,9 +1,9 @@
 // A low-rank adapter beside a linear layer whose own weight is frozen: y += scale * B (A dropout(x)) (Hu et al., LoRA,
 // arXiv 2106.09685, section 4.1). Parts of the layer's output may have adapters of their own, and others none.
 //
-// A layer that is split by its output features gives every part A and splits B; the gradient of A is a sum over parts. A
-// layer that is split by its input features splits A and gives every part B, whose gradient is a sum over parts, as the
-// layer's output is. So neither needs a sum in a pass that the layer does not have.
+// A layer that is split by its output features gives every part A and splits B; the gradient of A is a sum over parts.
+// A layer that is split by its input features splits A and gives every part B, whose gradient is a sum over parts, as
+// the layer's output is. So neither needs a sum in a pass that the layer does not have.
 #pragma once
 
 #include <string>
@@ -45,8 +45,8 @@ class Adapter {
   Dropout dropout(const Context& c, int64_t columns) const;
   // These return tensors in scratch, or x itself.
   Tensor dropped(const Context& c, Tensor x) const;
-  Tensor inner(const Context& c, const UnitTensors& w, Tensor x) const;           // x A^T (N, parts * rank)
-  Tensor wide(const Context& c, const UnitTensors& w, int64_t outputs) const;     // scale * B, spread (low_rank.h)
+  Tensor inner(const Context& c, const UnitTensors& w, Tensor x) const;            // x A^T (N, parts * rank)
+  Tensor wide(const Context& c, const UnitTensors& w, int64_t outputs) const;      // scale * B, spread (low_rank.h)
   Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // of inner()
 
   Param a_{}, b_{};

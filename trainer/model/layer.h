@@ -40,7 +40,7 @@ struct Context {
   const PassShape& pass;
   Dropout dropout{};  // probability, seed, step and first row of the residual; the site is set where it is used
   double adapter_dropout = 0;  // its probability; 0 outside of training
-  Tensor starts{};    // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: they share
+  Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: they share
 
   Dropout dropout_at(int32_t site) const {
     Dropout d = dropout;

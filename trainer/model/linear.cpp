@@ -5,8 +5,7 @@
 
 namespace megalith {
 
-Linear::Linear(Declarations& model, const std::string& name, const Shape& shape, double std,
-               const ModelConfig& config)
+Linear::Linear(Declarations& model, const std::string& name, const Shape& shape, double std, const ModelConfig& config)
     : weight_(model.parameter({.name = name + ".weight",
                                .shape = {shape.out, shape.in},
                                .init_std = std,

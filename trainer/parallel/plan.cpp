@@ -167,8 +167,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
       frozen_parts.push_back(placed_unit(spec, false));
       frozen_parts.back().name += ", frozen";
       // Layers take turns in slots of one size: the smaller part stays.
-      UnitPlan& smaller =
-          plan.units.back().numel < frozen_parts.back().numel ? plan.units.back() : frozen_parts.back();
+      UnitPlan& smaller = plan.units.back().numel < frozen_parts.back().numel ? plan.units.back() : frozen_parts.back();
       smaller.keep_gathered = true;
       plan.units.back().frozen_part = frozen_parts.size() - 1;  // counted from the first of these
     }

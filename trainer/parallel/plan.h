@@ -28,19 +28,19 @@ struct PlacedParam {
 // alike; padded with zeros so that every shard has the same size and, where sums over copies travel in bf16, so has
 // every copy's part of a shard.
 //
-// Frozen parameters are a unit of their own, which is gathered and has no gradients and no optimizer state. Where a unit
-// of the model has both, instructions name the one that is trained.
+// Frozen parameters are a unit of their own, which is gathered and has no gradients and no optimizer state. Where a
+// unit of the model has both, instructions name the one that is trained.
 struct UnitPlan {
   std::string name;
-  bool is_layer = false;              // one of several of the same shape; else a part of the model's ends
-  bool multiplies = false;            // products write some of its gradients
+  bool is_layer = false;    // one of several of the same shape; else a part of the model's ends
+  bool multiplies = false;  // products write some of its gradients
   bool frozen = false;
   std::optional<size_t> frozen_part{};  // the unit of the frozen parameters beside these
   std::vector<PlacedParam> params{};    // in the order of the spec
-  int64_t numel = 0;                  // padded
-  int64_t decayed = 0;                // elements [0, decayed) have weight decay
-  std::vector<HeldRun> held{};        // tile [0, numel), ascending: which tensor ranks hold the same
-  Interval shard{};                   // what this rank owns of [0, numel)
+  int64_t numel = 0;                    // padded
+  int64_t decayed = 0;                  // elements [0, decayed) have weight decay
+  std::vector<HeldRun> held{};          // tile [0, numel), ascending: which tensor ranks hold the same
+  Interval shard{};                     // what this rank owns of [0, numel)
   // The elements that this rank counts in the norm, ascending: one rank of each replica counts each element.
   std::vector<Interval> counted{};
 

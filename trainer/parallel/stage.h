@@ -57,7 +57,7 @@ using Updater = std::function<void(const Instruction& i)>;
 struct BatchContext {
   Feed feed;
   BatchPlan batch;
-  Dropout dropout;        // p, seed and step; the first row and the site are set here
+  Dropout dropout;  // p, seed and step; the first row and the site are set here
   double adapter_dropout = 0;
   int64_t first_row = 0;  // global row of the batch's first token
   Tensor loss_scale{};    // (1) f64: what gradients are multiplied by, beside the loss's own; empty: nothing

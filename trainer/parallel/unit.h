@@ -16,8 +16,8 @@ std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor
 class Unit {
  public:
   // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
-  // may be on the host. A frozen unit has one tensor, in the compute type, as master and working copy, and no gradients.
-  // Both plans must outlive it.
+  // may be on the host. A frozen unit has one tensor, in the compute type, as master and working copy, and no
+  // gradients. Both plans must outlive it.
   Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }

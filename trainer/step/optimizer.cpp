@@ -26,8 +26,8 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const
     for (const Unit& unit : units) {
       const UnitPlan& plan = unit.plan();
       const MemoryPlace place = plan.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
-      state.by_unit.push_back(
-          plan.frozen ? Tensor{} : memory.at(MemoryClass::optimizer, place).tensor(type, {plan.shard.size()}));
+      state.by_unit.push_back(plan.frozen ? Tensor{}
+                                          : memory.at(MemoryClass::optimizer, place).tensor(type, {plan.shard.size()}));
     }
     state_.push_back(std::move(state));
   }

@@ -43,8 +43,9 @@ void log_run_header(const Config& config, const Session& session, const RankCont
   const std::vector<UnitSpec> spec = model_spec(config.model);
   const int64_t all = num_parameters(spec), trained = num_trained(spec);
   log_info("parameters {}{}, layers {}; {}, {} each, {}, {}; run folder {}", all,
-           trained < all ? fmt::format(", of which {} are trained", trained) : "", config.model.layers, plan.mesh.summary(), counted(threads, "thread"),
-           to_string(config.parallel.sharding_strategy), to_string(config.precision.compute), config.run.output);
+           trained < all ? fmt::format(", of which {} are trained", trained) : "", config.model.layers,
+           plan.mesh.summary(), counted(threads, "thread"), to_string(config.parallel.sharding_strategy),
+           to_string(config.precision.compute), config.run.output);
   if (const int64_t below = config.parallel.replicate_below; below > 0) {
     const auto units = std::ranges::count_if(plan.units, [&](const UnitPlan& unit) { return unit.numel <= below; });
     log_line(fmt::format("{}parallel.replicate_below = {}: {} of the {} units of rank 0 are that small",

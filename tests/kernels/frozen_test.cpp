@@ -1,0 +1,89 @@
+// Gradients of parameters that are frozen are not asked for: the tensors are empty, and what is computed besides is the
+// same to the bit.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "cases.h"
+#include "kernels/embedding.h"
+#include "kernels/head_norm.h"
+
+namespace megalith::test {
+namespace {
+
+// Tensors of an op by their place among its arguments, filled alike each time they are made.
+class Floats {
+ public:
+  Tensor of(const Arg& arg) {
+    memories_.emplace_back(arg.values.begin(), arg.values.end());
+    return {memories_.back().data(), f32, arg.shape};
+  }
+  Tensor whole(const std::string& name, Shape shape) { return of(in(name, f32, shape)); }
+  std::vector<float> values(size_t i) const { return memories_.at(i); }
+
+ private:
+  std::deque<std::vector<float>> memories_;
+};
+
+constexpr int64_t N = 40, C = 24;
+
+TEST(Frozen, NormsGiveTheOtherGradients) {
+  Stream s(World::cpu);
+  for (const bool residual : {false, true}) {
+    std::vector<std::vector<float>> found[2];
+    for (const bool frozen : {false, true}) {
+      Floats t;
+      const Tensor dx = t.whole("dx", {N, C}), db = t.whole("db", {C}), dh = t.whole("dh", {N, C}),
+                   dw = t.whole("dw", {C});
+      const Tensor dy = t.whole("dy", {N, C}), x = t.whole("x", {N, C}), stat = t.whole("stat", {N, 2}),
+                   w = t.whole("w", {C});
+      if (residual)
+        residual_layernorm_backward(s, dx, dh, {}, frozen ? Tensor{} : dw, db, dy, x, stat, w, {.p = 0.3});
+      else
+        layernorm_backward(s, dx, frozen ? Tensor{} : dw, db, dy, x, stat, w);
+      for (size_t i = 0; i < 3; i++) found[frozen].push_back(t.values(i));
+    }
+    EXPECT_EQ(found[0], found[1]);
+  }
+}
+
+TEST(Frozen, HeadNormsGiveTheOtherGradients) {
+  Stream s(World::cpu);
+  const AttentionDims dims{.B = 2, .T = 20, .H = 3, .D = 4, .first_head = 0, .key_value_heads = 1};
+  std::vector<float> d_of[3], dk_of[3];
+  for (const int frozen : {0, 1, 2}) {
+    Floats t;
+    const Tensor d = t.whole("d", {N, dims.qkv_width()}), dk = t.whole("dk", {4}), dq = t.whole("dq", {4});
+    const Tensor x = t.whole("x", {N, dims.qkv_width()}), rstd = t.whole("rstd", {N, 4}), q = t.whole("q", {4}),
+                 k = t.whole("k", {4});
+    head_norm_backward(s, d, frozen > 0 ? Tensor{} : dq, frozen > 1 ? Tensor{} : dk, x, rstd, q, k, dims);
+    d_of[frozen] = t.values(0);
+    dk_of[frozen] = t.values(1);
+  }
+  EXPECT_EQ(d_of[0], d_of[1]);
+  EXPECT_EQ(d_of[0], d_of[2]);
+  EXPECT_EQ(dk_of[0], dk_of[1]);
+  EXPECT_NE(dk_of[0], dk_of[2]) << "nothing is added where nothing is asked for";
+}
+
+TEST(Frozen, EmbeddingsGiveTheGradientOfTheOtherTable) {
+  Stream s(World::cpu);
+  std::vector<float> tokens_of[3], positions_of[3];
+  Arg ids = integers("tokens", {N}, 0, 11);
+  std::vector<int32_t> tokens(ids.values.begin(), ids.values.end());
+  for (const int frozen : {0, 1, 2}) {  // none, tokens, positions
+    Floats t;
+    const Tensor dwte = t.whole("dwte", {11, C}), dwpe = t.whole("dwpe", {10, C}), dy = t.whole("dy", {N, C});
+    embedding_backward(s, frozen == 1 ? Tensor{} : dwte, frozen == 2 ? Tensor{} : dwpe, dy,
+                       Tensor(tokens.data(), DType::i32, {N}), 10, {0, 11, 11});
+    tokens_of[frozen] = t.values(0);
+    positions_of[frozen] = t.values(1);
+  }
+  EXPECT_EQ(tokens_of[0], tokens_of[2]);
+  EXPECT_EQ(positions_of[0], positions_of[1]);
+  EXPECT_NE(tokens_of[0], tokens_of[1]);
+  EXPECT_NE(positions_of[0], positions_of[2]);
+}
+
+}  // namespace
+}  // namespace megalith::test
