@@ -74,8 +74,16 @@ int64_t row_of(const PeftTensor& t, const ModelConfig& model, int64_t row) {
   return t.head_by_head ? row_head_by_head(row, model.heads, model.size_of_head()) : row;
 }
 
-// Checks the keys that change what an adapter computes.
-void check_peft_config(const Json& config, const std::string& path, const AdapterConfig& here) {
+}  // namespace
+
+// The keys that change what an adapter computes.
+void check_peft_config(std::string_view text, const std::string& path, const AdapterConfig& here) {
+  Json config;
+  try {
+    config = parse_json(text);
+  } catch (const Json::exception& e) {
+    FAIL("{} is no JSON: {}", path, e.what());
+  }
   CHECK(config.is_object() && config.value("peft_type", Json()) == "LORA",
         "{}: peft_type = {}; megalith trains LORA only", path,
         config.is_object() ? json_text(config.value("peft_type", Json())) : "none");
@@ -99,8 +107,6 @@ void check_peft_config(const Json& config, const std::string& path, const Adapte
   CHECK(number("lora_alpha") == here.alpha, "{}: lora_alpha = {}, and adapter.alpha = {}; set that", path,
         json_text(config["lora_alpha"]), here.alpha);
 }
-
-}  // namespace
 
 const MemorySource::Values& MemorySource::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
@@ -127,7 +133,7 @@ bool is_peft_folder(const std::string& folder) {
 
 MemorySource read_peft(const std::string& folder, const ModelConfig& model) {
   const std::string path = folder + config_name;
-  check_peft_config(parse_json(read_file(path)), path, model.adapter);
+  check_peft_config(read_file(path), path, model.adapter);
   const SafeTensors file(folder + weights_name);
   std::set<std::string> unclaimed;
   for (const auto& [name, entry] : file.entries()) unclaimed.insert(name);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ class MemorySource : public TensorSource {
 
 // Returns whether the folder holds an adapter_config.json.
 bool is_peft_folder(const std::string& folder);
+
+// Checks an adapter_config.json against [adapter]; `path` names it in messages. Error as below.
+void check_peft_config(std::string_view text, const std::string& path, const AdapterConfig& here);
 
 // Reads the adapters of a model with [adapter], under our names, "parameters/h.0.attn.c_attn.lora_A.weight". Error,
 // with both values: another rank, alpha or other layers than the model has, and what PEFT can say and [adapter] cannot,

@@ -1,5 +1,7 @@
 #include "configs/adapter.h"
 
+#include "configs/field.h"
+#include "configs/rules.h"
 #include "kernels/system/check.h"
 
 #include <algorithm>
@@ -118,6 +120,30 @@ std::string freeze_problem(const std::string& freeze, const std::vector<std::str
           "feed_forward, norms, biases and head, and names are those of megalith checkpoint inspect, as h.0.*",
           word);
   return "";
+}
+
+std::optional<Problem> trained_problem(const Config& config) {
+  const std::string frozen = toml_text(value_of_lines(config.train.freeze));
+  if (config.adapter.rank == 0) {
+    if (config.train.freeze.empty() || config.precision.compute != ComputeType::fp16) return {};
+    return Problem{"train.freeze",
+                   fmt::format("train.freeze = {} keeps weights in the type of precision.compute = \"fp16\", which "
+                               "checkpoints do not hold; set bf16 or fp32 there",
+                               frozen)};
+  }
+  if (!config.train.freeze.empty())
+    return Problem{"train.freeze",
+                   fmt::format("train.freeze = {} has no use with adapter.rank = {}: all but the adapters is frozen; "
+                               "empty it",
+                               frozen, config.adapter.rank)};
+  try {
+    ModelConfig model = config.model;
+    model.adapter = config.adapter;
+    adapted_modules(model);
+  } catch (const Error& e) {
+    return Problem{"adapter.target_modules", e.what()};
+  }
+  return {};
 }
 
 }  // namespace megalith

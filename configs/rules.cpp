@@ -1,6 +1,5 @@
 #include "configs/rules.h"
 
-#include "configs/adapter.h"
 #include "configs/field_table.h"
 #include "configs/step_range.h"
 #include "kernels/system/check.h"
@@ -336,28 +335,6 @@ Found check_trace(const Config& config) {
   return {};
 }
 
-Found check_trained(const Config& config) {
-  if (config.adapter.rank == 0) {
-    if (!config.train.freeze.empty() && config.precision.compute == ComputeType::fp16)
-      return problem(
-          config, "train.freeze",
-          "keeps weights in the type of precision.compute = \"fp16\", which checkpoints do not hold; set bf16 "
-          "or fp32 there");
-    return {};
-  }
-  if (!config.train.freeze.empty())
-    return problem(config, "train.freeze",
-                   "has no use with adapter.rank = {}: all but the adapters is frozen; empty it", config.adapter.rank);
-  try {
-    ModelConfig model = config.model;
-    model.adapter = config.adapter;
-    adapted_modules(model);
-  } catch (const Error& e) {
-    return Problem{"adapter.target_modules", e.what()};
-  }
-  return {};
-}
-
 // Half of all norms are above the median.
 Found check_skipping(const Config& config) {
   const double above = config.train.skip_norm_above;
@@ -390,7 +367,7 @@ std::optional<Problem> first_problem(const Config& config) {
   for (const auto check : {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
                            check_layers_per_stage, check_sharding, check_placement, check_memory, check_optimizer_state,
                            check_learning_rate, check_loss_scale, check_run, check_cuda_graphs, check_trace,
-                           check_skipping, check_communication, check_trained})
+                           check_skipping, check_communication, trained_problem})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -17,6 +17,9 @@ struct Problem {
 // Returns the first rule that a resolved Config breaks, or nothing.
 std::optional<Problem> first_problem(const Config& config);
 
+// Returns the rule of [adapter] and train.freeze that it breaks (adapter.cpp).
+std::optional<Problem> trained_problem(const Config& config);
+
 // Returns the `most` values nearest to x, in order.
 std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most);
 

@@ -9,6 +9,7 @@
 #include "checkpoints/hdf5_file.h"
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
+#include "checkpoints/peft_folder.h"
 #include "checkpoints/safetensors_folder.h"
 #include "configs/config.h"
 #include "configs/hardware.h"
@@ -85,6 +86,10 @@ bool read_chat_template(std::string_view bytes) {
     expect(rendered.counts.size() == 1 && rendered.counts[0].end <= rendered.text.size(),
            "an answer that is not there");
   });
+}
+
+bool read_adapter_config(std::string_view bytes) {
+  return refused_or([&] { check_peft_config(bytes, "adapter_config.json", {.rank = 8, .alpha = 16}); });
 }
 
 bool read_safetensors(std::string_view bytes) {
@@ -237,6 +242,7 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> all = {{"config", read_config},
                                           {"hardware", read_hardware},
                                           {"config_json", read_hugging_face_config},
+                                          {"adapter_config_json", read_adapter_config},
                                           {"safetensors", read_safetensors},
                                           {"safetensors_index", read_safetensors_index},
                                           {"manifest", read_manifest_text},

@@ -13,6 +13,7 @@
 #include "tests/pure/small_run.h"
 #include "trainer/checkpointing/adapted_weights.h"
 #include "trainer/checkpointing/held_shards.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {
@@ -309,6 +310,32 @@ TEST(Frozen, ParametersKeepTheirBitsAndTheOthersTheirGradients) {
           for (const PlacedParam& param : run.units()[tensor.unit].plan().params) saved.insert(param.spec.name);
       EXPECT_EQ(saved.size(), weights.size()) << "checkpoints hold the frozen ones as well";
     }
+}
+
+TEST(Adapter, ThePlanSaysWhatIsTrainedAndWhatThatSaves) {
+  Config config = with_adapters(gpt2());
+  config.precision.compute = ComputeType::bf16;
+  const std::string text = report(config, dry_run(config, 1));
+  int64_t adapters = 0, all = 0;
+  for (const UnitSpec& unit : model_spec(config.model))
+    for (const ParamSpec& param : unit.params) (is_of_adapter(param.name) ? adapters : all) += param.shape.numel();
+  EXPECT_NE(text.find(fmt::format("trained: {} parameters", adapters)), std::string::npos) << text;
+  EXPECT_NE(
+      text.find(fmt::format("the other {} are frozen, in bf16, without gradients and optimizer state: 2 bytes each "
+                            "instead of 18",
+                            all)),
+      std::string::npos)
+      << text;
+}
+
+// 16 GB of weights, and little more: of full training not even the optimizer's state would fit.
+TEST(Adapter, EightBillionFrozenParametersFitOnAGpuOf24Gigabytes) {
+  Config config = load_config(MEGALITH_SOURCE_DIR "/configs/llama3_8b_h100.toml",
+                              {"adapter.rank=16", "parallel.pipeline_parallel_degree=1", "batch.sequence_length=2048",
+                               "parallel.sharding_strategy=no_shard", "memory.activation_checkpointing=each"});
+  const MemorySizes memory = rehearse(config, make_plan(config, 1, 0)).memory;
+  EXPECT_GT(memory.total(MemoryPlace::device), int64_t{2} * 8'000'000'000);
+  EXPECT_LT(memory.total(MemoryPlace::device), 20'000'000'000);
 }
 
 TEST(Frozen, WhatCannotBeIsRefused) {

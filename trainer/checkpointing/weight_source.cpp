@@ -5,6 +5,7 @@
 #include <map>
 
 #include "checkpoints/directory.h"
+#include "checkpoints/peft_folder.h"
 #include "checkpoints/reader.h"
 #include "data/path_pattern.h"
 #include "data/tokenizer.h"
@@ -41,6 +42,10 @@ std::string find_weights(const std::string& path) {
   const fs::path folder = path;
   CHECK(fs::is_directory(folder),
         "no such folder: {}; name a run folder, its checkpoints/, one checkpoint or a Hugging Face folder", path);
+  CHECK(!is_peft_folder(path),
+        "{} is a folder of PEFT, which holds adapters alone; name it with adapter.init_from, and their base with "
+        "checkpoint.init_from",
+        path);
   if (is_hugging_face_folder(path) || fs::exists(folder / "manifest.json")) return path;
   for (const fs::path& directory : {folder, folder / "checkpoints"}) {
     const std::vector<std::string> found = list_checkpoints(directory.string());
