@@ -140,17 +140,46 @@ ExampleCounts operator+(const ExampleCounts& a, const ExampleCounts& b) {
           .left_out = a.left_out + b.left_out};
 }
 
+namespace {
+
+TextBatches::LastCut last_cut_of(const Tokenizer& tokenizer, const SpecialText& special, SpecialTexts special_texts) {
+  return [&tokenizer, &special, special_texts](std::string_view text) {
+    return special_texts == SpecialTexts::ids ? special.last_cut(tokenizer, text) : tokenizer.last_cut(text);
+  };
+}
+
+}  // namespace
+
+EncodedTexts encode_texts(const Corpus& corpus, const Tokenizer& tokenizer, SpecialTexts special_texts) {
+  PrepareOptions options;
+  options.special_texts = special_texts;
+  const SpecialText special(tokenizer);
+  TextBatches batches(corpus, options.window_bytes, last_cut_of(tokenizer, special, special_texts));
+  BatchEncoder encoder(corpus, tokenizer, options, nullptr);
+  EncodedTexts all;
+  bool begins = true;
+  for (TextBatch batch; batches.next(batch);) {
+    const EncodedBatch encoded = encoder.encode(std::move(batch));
+    const auto before = static_cast<int64_t>(all.ids.size());
+    size_t begin = 0;
+    for (const EncodedDocument& document : encoded.documents) {
+      CHECK(document.bad.empty(), "{}", document.bad);
+      const int64_t at = before + static_cast<int64_t>(begin);
+      if (begins && at > 0) all.begins.push_back(at);
+      begins = document.is_last;
+      begin = document.end;
+    }
+    all.ids.insert(all.ids.end(), encoded.ids.begin(), encoded.ids.end());
+  }
+  return all;
+}
+
 void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
                    const ChatTemplate* chat, int threads, PrepareFolder& folder, TokenFiles& files,
                    const std::function<void(int64_t consumed)>& advance) {
   const SpecialText special(tokenizer);
-  TextBatches batches(
-      corpus, options.window_bytes,
-      [&](std::string_view text) {
-        return options.special_texts == SpecialTexts::ids ? special.last_cut(tokenizer, text)
-                                                          : tokenizer.last_cut(text);
-      },
-      files.position().text);
+  TextBatches batches(corpus, options.window_bytes, last_cut_of(tokenizer, special, options.special_texts),
+                      files.position().text);
   const bool can_go_on = corpus.disk_bytes() > 0;
   Clock since_noted;
   int64_t not_noted = 0;

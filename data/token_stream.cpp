@@ -88,7 +88,40 @@ class JoinedTokens final : public TokenSource {
   std::vector<int64_t> ends_;
 };
 
+class TokensInMemory final : public TokenSource {
+ public:
+  TokensInMemory(std::vector<int32_t> tokens, std::vector<int64_t> begins)
+      : tokens_(std::move(tokens)), begins_(std::move(begins)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
+  int32_t max_possible_token() const override { return max_token(0, size()); }
+  void read(int64_t begin, std::span<int32_t> out) const override {
+    std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
+  }
+  int32_t max_token(int64_t begin, int64_t end) const override {
+    return *std::max_element(tokens_.begin() + begin, tokens_.begin() + end);
+  }
+  std::optional<int64_t> document_after(int64_t at) const override {
+    const auto next = std::ranges::upper_bound(begins_, at);
+    return next == begins_.end() ? size() : *next;
+  }
+
+ private:
+  std::vector<int32_t> tokens_;
+  std::vector<int64_t> begins_;
+};
+
 }  // namespace
+
+TokenStream TokenStream::of(const std::string& name, std::vector<int32_t> tokens, std::vector<int64_t> begins) {
+  CHECK(!tokens.empty(), "{} holds no tokens", name);
+  TokenStream stream;
+  stream.path_ = name;
+  stream.format_ = "tokens in memory";
+  stream.documents_ = static_cast<int64_t>(begins.size()) + 1;
+  stream.source_ = std::make_shared<TokensInMemory>(std::move(tokens), std::move(begins));
+  return stream;
+}
 
 TokenStream TokenStream::open(const std::string& path) {
   TokenStream stream;

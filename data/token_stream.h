@@ -52,6 +52,8 @@ class TokenStream {
   static TokenStream open(const std::string& path);
   // Opens several files, at least one, one after the other. `name` stands for all of them in messages.
   static TokenStream open(const std::string& name, const std::vector<std::string>& paths);
+  // Holds these tokens in memory, at least one, whose documents begin at `begins`, ascending, behind the first.
+  static TokenStream of(const std::string& name, std::vector<int32_t> tokens, std::vector<int64_t> begins);
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& files() const { return files_; }

@@ -264,7 +264,9 @@ class Machine {
     if (last && mode_ != Mode::logits)
       expect(static_cast<int64_t>(rank.counted.size()) == microbatches_, "losses are missing");
     if (last && mode_ == Mode::train) expect(rank.kept == rank.counted, "losses were not kept");
-    if (mode_ == Mode::logits) expect(programs_[r].back().op == Op::head_logits, "logits come last");
+    if (mode_ == Mode::logits)
+      expect(std::ranges::count(programs_[r], Op::head_logits, &Instruction::op) == (last ? 1 : 0),
+             "logits come once, on the last stage");
     if (mode_ != Mode::train) return;
     rank.units.check_end(plan, microbatches_);
     for (const Memory memory : {Memory::gradients, Memory::staging})

@@ -253,10 +253,6 @@ TEST_P(ProgramLaws, HoldInEvaluation) {
 }
 
 TEST_P(ProgramLaws, HoldForLogits) {
-  if (plans_[0].mesh.pipeline > 1) {
-    EXPECT_THROW(logits_program(plans_[0]), Error);
-    return;
-  }
   EXPECT_EQ(fault_of(make(logits_program), Machine::Mode::logits, 1), std::nullopt);
 }
 

@@ -51,7 +51,8 @@ Command run_command(CLI::App& cli) {
       "run",
       "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. A Ctrl-C, or another "
       "signal to end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), lets a training save, however long its step takes; a second "
-      "one ends it at once. The exit status is that of the ranks");
+      "one ends it at once. In `chat` and `generate --interactive`, which get what is typed, a Ctrl-C ends the text and "
+      "not the ranks. The exit status is that of the ranks");
   struct Options {
     RanksWanted wanted;
     std::vector<std::string> command;
@@ -68,8 +69,9 @@ Command run_command(CLI::App& cli) {
                     const bool takes_config = std::ranges::any_of(commands_of(cli), [&](const CLI::App* each) {
                       return each->get_name() == name && each->get_option_no_throw("overrides");
                     });
+                    const bool talks = name == "chat" || std::ranges::count(o->command, "--interactive") > 0;
                     return start_ranks(launch_line(o->wanted, o->command, takes_config, surroundings()),
-                                       name == "train" ? SIGUSR1 : SIGTERM);
+                                       name == "train" ? SIGUSR1 : SIGTERM, talks);
                   }};
   command.handles_signals = command.starts_ranks = true;
   return command;

@@ -3,15 +3,17 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "configs/config.h"
 #include "configs/output_file.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 #include "trainer/commands/command.h"
+#include "trainer/commands/model_arguments.h"
 #include "trainer/commands/texts.h"
+#include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
-#include "trainer/machine/machine.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/progress_bar.h"
 
@@ -19,37 +21,9 @@ namespace megalith {
 
 namespace {
 
-struct ModelArguments {
-  std::string checkpoint, tokenizer;
-  Device device = Device::automatic;
-  SpecialTexts special_texts = SpecialTexts::ids;
-  std::vector<std::string> overrides;
-
-  std::vector<std::string> options() const {
-    std::vector<std::string> all{"run.device=" + to_string(device)};
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    return all;
-  }
-  CommunicationConfig communication() const { return load_communication("", overrides); }
-  // Collective.
-  Inference open(const Session& session) const {
-    use_threads(session.ranks_on_this_node());
-    Inference inference(checkpoint, tokenizer, options(), session, special_texts);
-    if (session.rank() == 0 && !inference.why_cpu().empty())
-      fmt::print(stderr, "on the CPU: {}\n", inference.why_cpu());
-    return inference;
-  }
-};
-
-void add_model(CLI::App* app, ModelArguments& model) {
-  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
-  app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
-  add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
-  add_special_tokens(app, model.special_texts, "a text with one is an error");
-  add_overrides(app, model.overrides,
-                "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
-                "rest of the ranks share the weights out. Also communication.*, precision.compute, precision.residual, "
-                "memory.lm_head_chunks");
+void add_checkpoint(CLI::App* app, ModelArguments& model) {
+  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or folder of a model from Hugging Face")
+      ->required();
 }
 
 // Returns what rank 0 reads, or its error, on all ranks.
@@ -64,15 +38,55 @@ std::vector<std::string> of_rank_0(const Session& session, const std::function<s
 struct GenerateOptions {
   ModelArguments model;
   std::string prompt, prompts;
+  bool interactive = false;
   Generation how;
 };
 
+void check_generation(const GenerateOptions& o) {
+  CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
+  CHECK(!o.interactive || (o.prompt.empty() && o.prompts.empty()),
+        "--interactive reads what to continue from standard input, beside which there is no {}; leave one of them out",
+        o.prompt.empty() ? "--prompts" : "--prompt");
+  CHECK(!o.interactive || o.how.samples == 1,
+        "--interactive shows a text as it comes, and --samples {} would come at once; leave one of them out",
+        o.how.samples);
+  CHECK(!o.interactive || o.how.tokens > 0, "--interactive with --tokens 0 adds nothing; give 1 or more");
+  check_sampling(o.how.sampling);
+  for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
+}
+
+// Continues each line that is typed, until the end of the input.
+int continue_lines(const GenerateOptions& o, const Session& session) {
+  together(session, [&] { check_generation(o); });
+  Dialogue dialogue;
+  Inference inference = o.model.open(session);
+  together(session, [&] { inference.tokenizer(); });
+  const auto engine = inference.open_decoder(1, inference.model().context);
+  const bool speaks = session.rank() == 0;
+  const std::string ends = "Ctrl-C ends a text, Ctrl-D the program.";
+  if (speaks && dialogue.with_somebody()) dialogue.remark("A line is continued. " + ends);
+  while (const std::optional<std::string> line = typed_line(session, dialogue, "> ", ends)) {
+    std::vector<int32_t> ids;
+    try {
+      ids = inference.prompt_ids(*line, "the line");  // the same on all ranks
+    } catch (const Error& e) {
+      if (speaks) dialogue.remark(e.what());
+      continue;
+    }
+    WholeCharacters characters;
+    continue_texts(*engine->worker, session, inference.tokenizer(), {ids}, o.how,
+                   {.out = [&](size_t, int64_t, std::string_view text) { dialogue.write(characters.add(text)); },
+                    .interrupted = [&] { return dialogue.interrupted(); }});
+    if (speaks) dialogue.write(characters.rest() + "\n");
+  }
+  if (speaks && dialogue.with_somebody()) dialogue.write("\n");
+  return 0;
+}
+
 int generate(const GenerateOptions& o, const Session& session) {
+  if (o.interactive) return continue_lines(o, session);
   const std::vector<std::string> prompts = of_rank_0(session, [&]() -> std::vector<std::string> {
-    CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
-    CHECK(o.how.sampling.top_p > 0 && o.how.sampling.top_p <= 1,
-          "--top-p {} is not a probability; give one above 0, up to 1", o.how.sampling.top_p);
-    for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
+    check_generation(o);
     if (!o.prompts.empty()) return read_prompts(o.prompts);
     return {o.prompt == "-" ? standard_input() : o.prompt};
   });
@@ -92,9 +106,16 @@ int generate(const GenerateOptions& o, const Session& session) {
   return 0;
 }
 
+// An option of several words takes the overrides that follow them as well.
+bool is_override(const std::string& word) {
+  const size_t equals = word.find('=');
+  return equals != std::string::npos && key_values(Config{}).contains(word.substr(0, equals));
+}
+
 struct EvaluateOptions {
   ModelArguments model;
   std::string data, choices, items;
+  std::vector<std::string> texts;
   int64_t sequence_length = 0, sequences = 0;
 };
 
@@ -140,13 +161,59 @@ void answer_questions(const EvaluateOptions& o, Inference& inference, const Sess
   });
 }
 
+void print_evaluation(const EvaluationResult& r, const std::string& name) {
+  fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
+  if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
+  fmt::print(", perplexity {:.4f}", std::exp(r.loss));
+  if (r.windows < r.all_windows) fmt::print("; the first {} of {}", r.windows, counted(r.all_windows, "window"));
+  if (r.documents_apart)
+    fmt::print("; documents kept apart, as in training{}", r.documents == 0 ? ", but none was found to end" : "");
+  fmt::print("{}{}\n", name.empty() ? "" : ": ", name);
+}
+
+// Returns the evaluation of all texts together: every token counts the same.
+EvaluationResult all_of(const std::vector<TextEvaluation>& evaluations) {
+  EvaluationResult all;
+  double sum = 0;
+  for (const auto& [name, r] : evaluations) {
+    sum += r.loss * static_cast<double>(r.tokens);
+    all.tokens += r.tokens;
+    all.bytes += r.bytes;
+    all.windows += r.windows;
+    all.all_windows += r.all_windows;
+    all.documents_apart = r.documents_apart;
+    all.documents += r.documents;
+  }
+  all.loss = sum / static_cast<double>(all.tokens);
+  return all;
+}
+
+void evaluate_texts(const EvaluateOptions& o, Inference& inference, const Session& session) {
+  ProgressBar bar;
+  const std::vector<TextEvaluation> evaluations = inference.evaluate_texts(
+      o.texts, o.sequence_length, o.sequences, [&](double share) { bar.draw(share, {{"evaluating"}}); });
+  bar.clear();
+  together(session, [&] {
+    for (const auto& [name, r] : evaluations) check_finite(o.model, r.loss, name);
+  });
+  if (session.rank() != 0) return;
+  const bool one = evaluations.size() == 1;
+  for (const auto& [name, r] : evaluations) print_evaluation(r, one ? "" : name);
+  if (!one) print_evaluation(all_of(evaluations), counted(evaluations.size(), "text"));
+}
+
+void check_evaluation(const EvaluateOptions& o) {
+  const int given = !o.data.empty() + !o.choices.empty() + !o.texts.empty();
+  CHECK(given == 1, "{}; give --text FILE, --data FILE of tokens, or --choices FILE of questions",
+        given == 0 ? "nothing to evaluate on" : "two of --text, --data and --choices");
+  CHECK(o.model.special_texts == SpecialTexts::ids || o.data.empty(),
+        "--special-tokens applies to texts, those of --text and --choices, and --data holds tokens; give it to "
+        "`megalith prepare`, which makes them from texts");
+}
+
 int evaluate(const EvaluateOptions& o, const Session& session) {
   together(session, [&] {
-    CHECK(o.data.empty() != o.choices.empty(), "{}; give --data FILE of tokens, or --choices FILE of questions",
-          o.data.empty() ? "nothing to evaluate on" : "--data and --choices");
-    CHECK(o.model.special_texts == SpecialTexts::ids || !o.choices.empty(),
-          "--special-tokens applies to the texts of --choices, and --data holds tokens; give it to `megalith prepare`, "
-          "which makes them from texts");
+    check_evaluation(o);
     CHECK(o.items.empty() || !o.choices.empty(), "--items needs the questions of --choices; give that as well");
     if (session.rank() == 0) check_output("--items", o.items);
   });
@@ -155,18 +222,16 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
     answer_questions(o, inference, session);
     return 0;
   }
+  if (!o.texts.empty()) {
+    evaluate_texts(o, inference, session);
+    return 0;
+  }
   ProgressBar bar;
   const EvaluationResult r = inference.evaluate(o.data, o.sequence_length, o.sequences,
                                                 [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();
   together(session, [&] { check_finite(o.model, r.loss, o.data); });
-  if (session.rank() != 0) return 0;
-  fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
-  if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
-  if (r.windows < r.all_windows) fmt::print("; the first {} of {}", r.windows, counted(r.all_windows, "window"));
-  if (r.documents_apart)
-    fmt::print("; documents kept apart, as in training{}", r.documents == 0 ? ", but none was found to end" : "");
-  fmt::print("\n");
+  if (session.rank() == 0) print_evaluation(r, "");
   return 0;
 }
 
@@ -175,39 +240,51 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
 Command generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue texts; alone or under mpirun");
   auto o = std::make_shared<GenerateOptions>();
-  add_model(app, o->model);
+  add_checkpoint(app, o->model);
+  add_model_options(app, o->model);
   Generation& how = o->how;
   app->add_option("--prompt", o->prompt, "text to continue; -: standard input");
   app->add_option("--prompts", o->prompts,
                   "file of texts to continue, one a line, or with {\"prompt\": TEXT} on each line of a .jsonl file; -: "
                   "standard input. Prints {\"prompt\", \"sample\", \"text\"} for each, in their order");
+  app->add_flag("--interactive", o->interactive,
+                "continue each line of standard input, as it is typed: Ctrl-C ends a text, Ctrl-D the program");
   add_number(app, "--tokens", how.tokens, "tokens to add, at most");
   add_number(app, "--samples", how.samples, "continuations of each text, each with draws of its own", 1);
   add_number(app, "--batch", how.batch, "texts continued at once, each with memory for its keys and values", 1);
   app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
-  add_number(app, "--temperature", how.sampling.temperature, "0: always the most likely token");
-  add_number(app, "--top-k", how.sampling.top_k, "sample among this many most likely tokens; 0: all");
-  app->add_option("--top-p", how.sampling.top_p,
-                  "sample among the fewest most likely tokens that together have this probability; 1: all")
-      ->capture_default_str();
-  app->add_option("--seed", how.sampling.seed, "seed of the draws")->capture_default_str();
-  return {
-      app, {}, [o](const Session& session) { return generate(*o, session); }, [o] { return o->model.communication(); }};
+  add_sampling(app, how.sampling);
+  return {app,
+          {},
+          [o](const Session& session) { return generate(*o, session); },
+          [o] { return o->model.communication(o->interactive); }};
 }
 
 Command evaluate_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand(
-      "evaluate",
-      "Loss and bits per byte of a checkpoint on a token file, or its scores on questions; alone or under mpirun");
+  auto* app = cli.add_subcommand("evaluate",
+                                 "Loss, bits per byte and perplexity of a checkpoint on texts or a token file, or its "
+                                 "scores on questions; alone or "
+                                 "under mpirun");
   auto o = std::make_shared<EvaluateOptions>();
-  add_model(app, o->model);
+  add_checkpoint(app, o->model);
+  add_model_options(app, o->model);
+  const auto take = [o](const std::vector<std::string>& words) {
+    for (const std::string& word : words) (is_override(word) ? o->model.overrides : o->texts).push_back(word);
+  };
+  app->add_option_function<std::vector<std::string>>(
+      "--text", take,
+      "texts, each evaluated by itself, and all together: files, folders, patterns or -, read as by `megalith "
+      "prepare`, with the tokenizer of the checkpoint. A text is cut into windows, and a token is predicted "
+      "from those before it in its window: the first of a window from one, the first of a text not at all");
   app->add_option("--data", o->data, "token file");
   app->add_option("--choices", o->choices,
                   "file of questions, JSON lines in HellaSwag's form, {\"ctx\", \"endings\", \"label\"}, or LAMBADA's, "
                   "{\"text\"}, whose last word is the answer; scored as by lm-evaluation-harness");
   app->add_option("--items", o->items, "with --choices: file for the result of each question, JSON lines");
-  add_number(app, "--sequence-length", o->sequence_length, "tokens per window of --data; 0: the model's context");
-  add_number(app, "--sequences", o->sequences, "evaluate only this many first windows of --data; 0: all");
+  add_number(app, "--sequence-length", o->sequence_length,
+             "tokens per window of --text or --data; 0: the model's context");
+  add_number(app, "--sequences", o->sequences,
+             "evaluate only this many first windows of --data, or of each text; 0: all");
   return {
       app, {}, [o](const Session& session) { return evaluate(*o, session); }, [o] { return o->model.communication(); }};
 }

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
+#include "data/prompts.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 
@@ -31,29 +31,17 @@ std::string standard_input() {
 }
 
 std::vector<std::string> read_prompts(const std::string& path) {
-  std::istringstream lines(path == "-" ? all_input() : read_file(path));
-  std::vector<std::string> prompts;
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    number++;
-    drop_end(line, '\r');
-    if (path.ends_with(".jsonl")) {
-      CHECK(line.find_first_not_of(" \t") != std::string::npos,
-            "{}:{}: an empty line, which is no JSON; an empty prompt is {{\"prompt\": \"\"}}", path, number);
-      nlohmann::json object;
-      try {
-        object = parse_json(line);
-      } catch (const nlohmann::json::parse_error& e) {
-        FAIL("{}:{}: not JSON: {}; expected {{\"prompt\": TEXT}} on each line", path, number, e.what());
-      }
-      CHECK(object.is_object() && object.contains("prompt") && object["prompt"].is_string(),
-            "{}:{}: expected {{\"prompt\": TEXT}}", path, number);
-      line = object["prompt"].get<std::string>();
-    }
-    prompts.push_back(line);
-  }
-  CHECK(!prompts.empty(), "{} holds no prompt; expected one a line", path == "-" ? "standard input" : path);
-  return prompts;
+  return prompts_of(path == "-" ? all_input() : read_file(path), path);
+}
+
+std::optional<std::string> typed_line(const Session& session, Dialogue& dialogue, std::string_view prompt,
+                                      std::string_view after_ctrl_c) {
+  std::string said;
+  if (session.rank() == 0)
+    if (const std::optional<std::string> line = dialogue.read_line(prompt, after_ctrl_c)) said = "+" + *line;
+  said = session.broadcast_text(said);
+  if (said.empty()) return {};
+  return said.substr(1);
 }
 
 namespace {

@@ -2,18 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "trainer/machine/dialogue.h"
+#include "trainer/session/session.h"
 
 namespace megalith {
 
 // Reads standard input, without the newline that ends its last line.
 std::string standard_input();
 
-// Reads a prompt from each line, empty lines included; in a .jsonl file from an object with "prompt". "-" is standard
-// input. Throws Error with file and line.
+// Reads a file of prompts (data/prompts.h). "-" is standard input.
 std::vector<std::string> read_prompts(const std::string& path);
+
+// Collective. Returns the next line that somebody types at rank 0, on all ranks; nothing at the end of the input.
+std::optional<std::string> typed_line(const Session& session, Dialogue& dialogue, std::string_view prompt,
+                                      std::string_view after_ctrl_c);
 
 // Prints texts in the order of prompts and samples: the first that has not ended as it arrives, while later ones wait.
 // As JSON, prints a line for each ended text; otherwise each after its prompt, with a line between them.

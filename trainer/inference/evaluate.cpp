@@ -5,6 +5,7 @@
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
+#include "trainer/inference/text_tokens.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
@@ -61,42 +62,83 @@ struct Tally {
 
 EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t limit,
                                      const std::function<void(double)>& progress) {
-  const int64_t length = T > 0 ? T : weights_.model.context;
-  std::optional<Windows> windows;
-  Config config;
-  int64_t sequences = 0;
-  const auto config_in = [&](int64_t microbatch) {
-    Config made = config_for(length, microbatch);
-    made.data.isolate_documents = weights_.end_of_documents.has_value();
-    made.data.end_of_text = weights_.end_of_documents.value_or(-1);
-    return made;
-  };
+  std::vector<Windows> windows;
   together(session_, [&] {
-    CHECK(length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}", length,
-          weights_.model.context);
     for (const auto& [source, folder, made_by] : tokenizers_beside("--data", data))
       check_same_tokenizer(weights_.path, weights_, hash_of(*made_by),
                            "that in " + folder + ", with which --data = " + source + " was prepared");
-    config = config_in(1);
-    windows = open_windows("--data", data, config, session_.rank(), session_.size());
-    sequences = limit > 0 ? std::min(limit, windows->size()) : windows->size();
-    config = config_in(std::clamp<int64_t>(4096 / length, 1, sequences));
-    if (windows->is_masked()) {  // examples are kept apart, by the index alone
+    windows.push_back(
+        open_windows("--data", data, config_of_windows(window_length(T), 1), session_.rank(), session_.size()));
+  });
+  return evaluate(windows, limit, progress).front();
+}
+
+std::vector<TextEvaluation> Inference::evaluate_texts(const std::vector<std::string>& names, int64_t T, int64_t limit,
+                                                      const std::function<void(double)>& progress) {
+  std::vector<Windows> windows;
+  int64_t length = 0;
+  together(session_, [&] {
+    tokenizer();
+    length = window_length(T);
+  });
+  std::vector<TokenStream> texts = tokens_of_texts(names, tokenizer(), special_texts_, session_);
+  together(session_, [&] {
+    for (TokenStream& text : texts) windows.emplace_back(std::vector<TokenStream>{std::move(text)}, length);
+  });
+  const std::vector<EvaluationResult> results = evaluate(windows, limit, progress);
+  std::vector<TextEvaluation> evaluations;
+  for (size_t i = 0; i < windows.size(); i++) evaluations.push_back({windows[i].streams().front().path(), results[i]});
+  return evaluations;
+}
+
+int64_t Inference::window_length(int64_t T) const {
+  const int64_t length = T > 0 ? T : weights_.model.context;
+  CHECK(length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}", length,
+        weights_.model.context);
+  return length;
+}
+
+Config Inference::config_of_windows(int64_t length, int64_t microbatch) const {
+  Config config = config_for(length, microbatch);
+  config.data.isolate_documents = weights_.end_of_documents.has_value();
+  config.data.end_of_text = weights_.end_of_documents.value_or(-1);
+  return config;
+}
+
+std::vector<EvaluationResult> Inference::evaluate(const std::vector<Windows>& windows, int64_t limit,
+                                                  const std::function<void(double)>& progress) {
+  std::vector<EvaluationResult> results;
+  int64_t most = 1, all = 0, before = 0;
+  for (const Windows& w : windows) {
+    results.push_back({.windows = limit > 0 ? std::min(limit, w.size()) : w.size(), .all_windows = w.size()});
+    most = std::max(most, results.back().windows);
+    all += results.back().windows;
+  }
+  const int64_t length = windows.front().length();
+  Config config;
+  together(session_, [&] {
+    config = config_of_windows(length, std::clamp<int64_t>(4096 / length, 1, most));
+    if (std::ranges::any_of(windows, &Windows::is_masked)) {  // examples are kept apart, by the index alone
       config.data.isolate_documents = true;
       config.data.end_of_text = -1;
     }
   });
-  const double mean = evaluate(config, sequences, feed_from(*windows, weights_.model.vocab), progress, {});
-  // The mean counts positions behind the end of a text, which have no loss.
-  const int64_t targets = windows->targets(sequences);
-  return {.loss = mean * (static_cast<double>(sequences * length) / static_cast<double>(targets)),
-          .tokens = targets,
-          .bytes = tokenizer_ ? target_bytes(*windows, sequences, *tokenizer_) : 0,
-          .windows = sequences,
-          .all_windows = windows->size(),
-          .documents_apart = config.data.isolate_documents,
-          .documents =
-              config.data.isolate_documents ? count_documents(windows->streams(), config.data.end_of_text).begins : 0};
+  const std::unique_ptr<Engine<Stage>> engine = open_stage(config, {});
+  for (size_t i = 0; i < windows.size(); i++) {
+    const int64_t sequences = results[i].windows;
+    const double mean = mean_loss(*engine, sequences, feed_from(windows[i], weights_.model.vocab), [&](double share) {
+      progress((static_cast<double>(before) + share * static_cast<double>(sequences)) / static_cast<double>(all));
+    });
+    before += sequences;
+    // The mean counts positions behind the end of a text, which have no loss.
+    EvaluationResult& r = results[i];
+    r.tokens = windows[i].targets(sequences);
+    r.loss = mean * (static_cast<double>(sequences * length) / static_cast<double>(r.tokens));
+    r.bytes = tokenizer_ ? target_bytes(windows[i], sequences, *tokenizer_) : 0;
+    r.documents_apart = config.data.isolate_documents;
+    if (r.documents_apart) r.documents = count_documents(windows[i].streams(), config.data.end_of_text).begins;
+  }
+  return results;
 }
 
 std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
@@ -117,10 +159,11 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
     config = config_for(T, std::clamp<int64_t>(4096 / T, 1, static_cast<int64_t>(sequences.size())));
   });
   Tally mine(sequences, T);
-  evaluate(config, static_cast<int64_t>(sequences.size()), feed_of(sequences, T), progress,
-           [&](const std::string& name, int64_t first_row, const std::vector<float>& rows) {
-             mine.add(name, first_row, rows);
-           });
+  const std::unique_ptr<Engine<Stage>> engine =
+      open_stage(config, [&](const std::string& name, int64_t first_row, const std::vector<float>& rows) {
+        mine.add(name, first_row, rows);
+      });
+  mean_loss(*engine, static_cast<int64_t>(sequences.size()), feed_of(sequences, T), progress);
 
   using Part = std::vector<std::tuple<size_t, double, bool>>;
   Part part;
@@ -141,12 +184,11 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
   return answered;
 }
 
-double Inference::evaluate(const Config& config, int64_t sequences, const Feed& read,
-                           const std::function<void(double)>& progress, const Observer& observe) {
+std::unique_ptr<Engine<Stage>> Inference::open_stage(const Config& config, const Observer& observe) {
   const auto build = [&](const Plan& plan, Runtime& runtime) {
     auto stage = std::make_unique<Stage>(plan, runtime, false);
     if (!observe) return stage;
-    stage->observe([&](const std::string& name, int64_t first_row, Tensor rows) {
+    stage->observe([observe, &runtime](const std::string& name, int64_t first_row, Tensor rows) {
       if (name != "loss" && name != "largest logit" && name != "target's logit") return;
       std::vector<float> values;
       runtime.stream.download(
@@ -159,7 +201,12 @@ double Inference::evaluate(const Config& config, int64_t sequences, const Feed& 
   const auto rehearse = [](Stage& stage, const Plan& plan) {
     stage.evaluate({.feed = {}, .batch = plan.batch, .dropout = {}});
   };
-  Engine<Stage> engine(config, session_, device_.world, device_.ranks, *weights_.tensors, build, rehearse);
+  return std::make_unique<Engine<Stage>>(config, session_, device_.world, device_.ranks, *weights_.tensors, build,
+                                         rehearse);
+}
+
+double Inference::mean_loss(Engine<Stage>& engine, int64_t sequences, const Feed& read,
+                            const std::function<void(double)>& progress) {
   BatchPlan batch = engine.plan.batch;
   batch.batch = sequences;
   const auto fill_and_tell = [&](Interval part, Tensor tokens, Tensor targets) {

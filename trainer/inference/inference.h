@@ -11,26 +11,14 @@
 
 #include "data/special_text.h"
 #include "data/tokenizer.h"
+#include "data/windows.h"
 #include "trainer/checkpointing/weight_source.h"
+#include "trainer/inference/continued_texts.h"
 #include "trainer/inference/questions.h"
-#include "trainer/inference/sampling.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/parallel/stage.h"
 
 namespace megalith {
-
-struct Generation {
-  int64_t tokens = 200;                 // most tokens to add
-  int64_t samples = 1;                  // per prompt
-  int64_t batch = 8;                    // texts continued at once
-  std::vector<std::string> stops = {};  // a text ends before the first of them
-  Sampling sampling = {};
-};
-
-// Ends the message about a result that is not finite.
-constexpr const char* why_not_finite =
-    "the model's weights, or what is computed from them in this type, are not finite; `megalith checkpoint inspect` "
-    "shows the weights, and precision.compute=fp32 has the widest range";
 
 struct GenerationRate {
   int64_t tokens = 0;  // added to all texts
@@ -46,6 +34,14 @@ struct EvaluationResult {
   int64_t documents = 0;  // beginnings among the evaluated tokens, where documents are kept apart
 };
 
+struct TextEvaluation {
+  std::string name;
+  EvaluationResult result;
+};
+
+template <class Worker>
+struct Engine;
+
 // Runs a model on the ranks of a session. All calls are collective, with the same arguments on all ranks; a JobError is
 // what any of them met. Only rank 0 calls back, and its results count.
 class Inference {
@@ -59,30 +55,45 @@ class Inference {
   // Returns why a build with CUDA computes on the CPU unasked, or "".
   const std::string& why_cpu() const { return device_.why_cpu; }
 
-  // Continues each prompt, behind what the tokenizer begins texts with, by `tokens` tokens, or until the end of the text
-  // or a stop string. A text goes on from its last `context` tokens and, whenever the context is full, from the last half
-  // of it, read again from position 0.
-  // out(prompt, sample, text) gets the added text, piece by piece and of several texts in turn; end(prompt, sample)
-  // ends it.
+  // Continues each prompt, behind what the tokenizer begins texts with, as continue_texts does, with positions() at
+  // most the model's context. out(prompt, sample, text) gets the added text; end(prompt, sample) ends it.
   GenerationRate generate(const std::vector<std::string>& prompts, const Generation& how,
                           const std::function<void(size_t, int64_t, std::string_view)>& out,
                           const std::function<void(size_t, int64_t)>& end = {});
+
+  // Returns a decoder with the weights, which has room for `places` texts of `positions` tokens.
+  std::unique_ptr<Engine<Decoder>> open_decoder(int64_t places, int64_t positions);
+  // Not collective. Returns the ids of a prompt, behind what the tokenizer begins texts with; `what` names it in the
+  // message about a special token that is refused. Error: there is no tokenizer.
+  std::vector<int32_t> prompt_ids(const std::string& prompt, const std::string& what) const;
+  const Tokenizer& tokenizer() const;
+  const ModelConfig& model() const { return weights_.model; }
+  SpecialTexts special_texts() const { return special_texts_; }
 
   // Returns the mean loss over a token file, every target once: in windows of T tokens (0: the model's context), the
   // last perhaps shorter, or in the first `limit` windows. Keeps documents apart if training did.
   EvaluationResult evaluate(const std::string& data, int64_t T, int64_t limit,
                             const std::function<void(double)>& progress);
+  // Returns the same of each of the texts, which become tokens as text_tokens.h says. `limit` is for each of them.
+  std::vector<TextEvaluation> evaluate_texts(const std::vector<std::string>& names, int64_t T, int64_t limit,
+                                             const std::function<void(double)>& progress);
 
   // Returns how likely each answer of each question is.
   std::vector<Answered> answer(const std::vector<Question>& questions, const std::function<void(double)>& progress);
 
  private:
-  const Tokenizer& tokenizer() const;
   Config config_for(int64_t T, int64_t microbatch) const;
-  // Returns the mean loss over `sequences`; `observe`, unless empty, gets the observed values of this rank's rows.
+  int64_t window_length(int64_t T) const;
+  Config config_of_windows(int64_t length, int64_t microbatch) const;
+  // Returns the evaluation of each; all have the same length.
+  std::vector<EvaluationResult> evaluate(const std::vector<Windows>& windows, int64_t limit,
+                                         const std::function<void(double)>& progress);
+  // `observe`, unless empty, gets the observed values of this rank's rows.
   using Observer = std::function<void(const std::string& name, int64_t first_row, const std::vector<float>& rows)>;
-  double evaluate(const Config& config, int64_t sequences, const Feed& read,
-                  const std::function<void(double)>& progress, const Observer& observe);
+  std::unique_ptr<Engine<Stage>> open_stage(const Config& config, const Observer& observe);
+  // Returns the mean loss over `sequences`.
+  double mean_loss(Engine<Stage>& engine, int64_t sequences, const Feed& read,
+                   const std::function<void(double)>& progress);
 
   const Session& session_;
   const SpecialTexts special_texts_;

@@ -71,6 +71,7 @@ int columns_of(int descriptor) {
 
 }  // namespace
 
+bool stdin_is_terminal() { return is_terminal(STDIN_FILENO); }
 bool stdout_is_terminal() { return is_terminal(STDOUT_FILENO); }
 bool stderr_is_terminal() { return is_terminal(STDERR_FILENO); }
 

@@ -10,6 +10,7 @@
 
 namespace megalith {
 
+bool stdin_is_terminal();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 int terminal_columns();  // 80 where unknown

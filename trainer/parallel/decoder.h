@@ -2,11 +2,13 @@
 // tensor a layer), and so every further token of a text costs one row. A text has a place; several are continued in one
 // pass, each at a position of its own.
 //
-// The ranks of a tensor group have a part of each layer, of its cache and of the vocabulary; those of a shard group
-// have shards of the weights, gather each layer when it is needed, and compute all the same. All ranks of the mesh make
-// the same calls in the same order.
+// The ranks of a tensor group have a part of each layer, of its cache and of the vocabulary, and each has all rows,
+// with sequence parallelism as well; the stages of a pipeline have the caches of their layers, and send rows on; the
+// ranks of a shard group have shards of the weights, gather each layer when it is needed, and compute all the same. All
+// ranks of the mesh make the same calls in the same order.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,11 +21,16 @@ namespace megalith {
 
 class Decoder {
  public:
-  // Room for `places` texts of `positions` tokens, at most the model's context. `plan` and `runtime` must outlive it.
-  // Errors: a pipeline, sequence parallelism.
+  // Room for `places` texts of `positions` tokens, at most the model's context, and weights of its own. `plan` and
+  // `runtime` must outlive it.
   Decoder(const Plan& plan, Runtime& runtime, int64_t places, int64_t positions);
+  // The same with weights that are there, as those that are trained by this plan, and must outlive it.
+  Decoder(const Plan& plan, Runtime& runtime, Sharding& weights, int64_t places, int64_t positions);
 
   Sharding& sharding() { return sharding_; }
+  int64_t places() const { return places_; }
+  int64_t positions() const { return positions_; }
+  int64_t cache_bytes() const;
 
   // A text from its beginning: the tokens stand at positions 0, 1, ... of the place, and what it held is forgotten.
   // Then the logits are those after the last of them, one row.
@@ -36,29 +43,53 @@ class Decoder {
   };
   void go_on(std::span<const Next> next);
 
-  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank; the host waits for them. In
-  // the dry world nothing is written.
-  void read_logits(std::vector<float>& logits);
+  // Several more tokens of one text, the first at `position`: what the place holds before that is not computed again.
+  // Then the logits are those after the last of them, one row.
+  void extend(int64_t place, int64_t position, std::span<const int32_t> tokens);
 
-  // Collective: rank 0's tokens on all ranks.
-  void share(std::vector<int32_t>& tokens);
+  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank of the last stage, and
+  // nothing on others; the host waits for them. In the dry world nothing is written.
+  void read_logits(std::vector<float>& logits);
+  // The first rank that has logits: rank 0 where there is one stage.
+  int first_with_logits() const;
+
+  // Collective: a rank's tokens on all ranks.
+  void share(std::vector<int32_t>& tokens, int from);
+
+  // Does what takes the most memory.
+  void rehearse();
 
  private:
-  // `texts` sequences of as many tokens each; runs[r] of them stand at places[r].
-  void run(int64_t texts, std::span<const int32_t> tokens, std::span<const Embedding::Run> runs,
-           std::span<const int64_t> places, bool fresh);
-  void forward(const Context& c, const Instruction& i, bool fresh);
+  Decoder(const Plan& plan, Runtime& runtime, std::unique_ptr<Sharding> own, Sharding* weights, int64_t places,
+          int64_t positions);
 
-  const Plan& plan_;
+  struct Pass {
+    int64_t texts = 1;  // sequences of as many tokens each
+    std::span<const int32_t> tokens;
+    std::span<const Embedding::Run> runs;  // runs[r] of the tokens stand at places[r]
+    std::span<const int64_t> places;
+    bool fresh = false;      // from position 0 on
+    int64_t logit_rows = 1;  // the last so many
+  };
+  void run(const Pass& pass);
+  void obey(const Context& c, const Instruction& i, const Pass& pass);
+  void forward(const Context& c, const Instruction& i, bool fresh);
+  Tensor residual(int32_t number, int64_t rows) const;
+  bool has_logits() const { return plan_.chunks.back().last; }
+
+  const Plan plan_;
   Runtime& runtime_;
   const Model model_;
   const Program program_;
-  Sharding sharding_;
+  const std::unique_ptr<Sharding> own_;  // empty where the weights are somebody's else
+  Sharding& sharding_;
   std::unique_ptr<Edge> edge_;
-  Tensor tokens_, rows_;           // (N) i32; (N, 2) i32: place and position
-  std::vector<Tensor> residuals_;  // (N, C)
-  std::vector<Tensor> caches_;     // of each layer
-  Tensor logits_, gathered_;       // (places, columns); of all tensor ranks
+  const int64_t places_, positions_;
+  Tensor tokens_, rows_;            // (N) i32; (N, 2) i32: place and position
+  std::vector<Tensor> residuals_;   // (N, C)
+  std::vector<Pending> transfers_;  // of each residual, between stages
+  std::vector<Tensor> caches_;      // of each layer; empty where it is not here
+  Tensor logits_, gathered_;        // (places, columns); of all tensor ranks
   int64_t logit_rows_ = 0, longest_ = 1;
 };
 

@@ -285,8 +285,10 @@ Program evaluation_program(const Plan& plan, int64_t microbatches) {
 }
 
 Program logits_program(const Plan& plan) {
-  CHECK(plan.mesh.pipeline == 1, "one of {} stages cannot run all layers", plan.mesh.pipeline);
-  return program(plan, Lister::Mode::logits, {{Action::Kind::forward, 0}}, 1);
+  PipelineShape pipeline = plan.pipeline;
+  pipeline.microbatches = 1;
+  return program(plan, Lister::Mode::logits,
+                 forward_schedule(pipeline, plan.mesh.coordinate(plan.rank, Axis::pipeline)), 1);
 }
 
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs) {

@@ -99,7 +99,7 @@ int32_t as_number(N n) {
 Program training_program(const Plan& plan);
 // Forward only, of so many microbatches, with the losses.
 Program evaluation_program(const Plan& plan, int64_t microbatches);
-// Microbatch 0 up to its logits. Error: one of several stages.
+// Microbatch 0 up to its logits, which the last stage makes.
 Program logits_program(const Plan& plan);
 
 // The memory that a program uses; for several programs, the largest of each.

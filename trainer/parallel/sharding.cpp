@@ -38,6 +38,13 @@ Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool 
   }
 }
 
+bool Sharding::has_slots_for(const Needs& needs) const {
+  if (needs.weights.size() > weight_slots_.size()) return false;
+  for (size_t slot = 0; slot < needs.weights.size(); slot++)
+    if (needs.weights[slot].numel > weight_slots_[slot].memory.numel()) return false;
+  return true;
+}
+
 void Sharding::gather(size_t unit, size_t at) {
   Slot& slot = weight_slots_[at];
   if (slot.unit == unit) return;

@@ -28,6 +28,9 @@ class Sharding {
   // Slots as `needs` has them. `plan` and `runtime` must outlive it. Without `training` only weights exist.
   Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training);
 
+  // Returns whether another program finds the slots that it needs for weights.
+  bool has_slots_for(const Needs& needs) const;
+
   std::vector<Unit>& units() { return units_; }
   const std::vector<Unit>& units() const { return units_; }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "kernels/system/check.h"
 #include "trainer/session/launcher_words.h"
@@ -67,7 +68,8 @@ sigset_t signals_to_hear() {
   return set;
 }
 
-[[noreturn]] void become(const LaunchLine& line, pid_t parent, int when_it_dies, int errors, int failed) {
+// `input` takes the place of standard input, unless it is -1.
+[[noreturn]] void become(const LaunchLine& line, pid_t parent, int when_it_dies, int input, int errors, int failed) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, when_it_dies);
   if (::getppid() != parent) ::_exit(1);
@@ -79,7 +81,8 @@ sigset_t signals_to_hear() {
   std::vector<char*> words;
   for (const std::string& word : line.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  if (::dup2(errors, STDERR_FILENO) >= 0) ::execvp(words[0], words.data());
+  const bool has_input = input < 0 || ::dup2(input, STDIN_FILENO) >= 0;
+  if (has_input && ::dup2(errors, STDERR_FILENO) >= 0) ::execvp(words[0], words.data());
   const int error = errno;
   if (::write(failed, &error, sizeof error) < 0) ::_exit(126);
   ::_exit(127);
@@ -96,14 +99,18 @@ void say(const std::string& text) {
 
 class StartedJob {
  public:
-  StartedJob(const LaunchLine& line, int passed_on) : heard_(signals_to_hear()), passed_on_(passed_on) {
+  StartedJob(const LaunchLine& line, int passed_on, bool talks)
+      : heard_(signals_to_hear()), passed_on_(passed_on), talks_(talks) {
+    if (talks) input_.emplace();
     ::sigprocmask(SIG_BLOCK, &heard_, nullptr);
     Pipe failed;
     const pid_t parent = ::getpid();
     launcher_ = ::fork();
     CHECK(launcher_ >= 0, "cannot start the ranks: {}", std::strerror(errno));
-    if (launcher_ == 0) become(line, parent, passed_on, errors_.in.fd(), failed.in.fd());
+    if (launcher_ == 0)
+      become(line, parent, passed_on, input_ ? input_->out.fd() : -1, errors_.in.fd(), failed.in.fd());
     errors_.in.close();
+    if (input_) input_->out.close();
     failed.in.close();
     int error = 0;
     if (::read(failed.out.fd(), &error, sizeof error) > 0)
@@ -116,10 +123,13 @@ class StartedJob {
   int wait() {
     const Descriptor signals(::signalfd(-1, &heard_, 0));
     while (!ended_) {
-      std::array<pollfd, 2> any{{{signals.fd(), POLLIN, 0}, {errors_.out.fd(), POLLIN, 0}}};
-      if (::poll(any.data(), errors_.out.fd() < 0 ? 1 : 2, -1) < 0) continue;
+      // poll() passes over a descriptor of -1.
+      const int typed = input_ && input_->in.fd() >= 0 ? STDIN_FILENO : -1;
+      std::array<pollfd, 3> any{{{signals.fd(), POLLIN, 0}, {errors_.out.fd(), POLLIN, 0}, {typed, POLLIN, 0}}};
+      if (::poll(any.data(), any.size(), -1) < 0) continue;
       if (any[0].revents != 0) hear(signals.fd());
       if (any[1].revents != 0) pass_errors();
+      if (any[2].revents != 0) pass_input();
     }
     pollfd more{errors_.out.fd(), POLLIN, 0};
     while (errors_.out.fd() >= 0 && ::poll(&more, 1, 0) > 0) pass_errors();
@@ -144,6 +154,10 @@ class StartedJob {
   }
 
   void pass_on(int signal) {
+    if (talks_ && signal == SIGINT) {
+      ::kill(launcher_, SIGUSR1);
+      return;
+    }
     const Steady::time_point now = Steady::now();
     if (first_ == 0 && passed_on_ == SIGUSR1)
       say(fmt::format(
@@ -166,8 +180,22 @@ class StartedJob {
     say(words_.pass({bytes.data(), static_cast<size_t>(n)}));
   }
 
+  void pass_input() {
+    std::array<char, 4096> bytes;
+    const ssize_t n = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) return input_->in.close();
+    for (ssize_t at = 0; at < n;) {
+      const ssize_t written = ::write(input_->in.fd(), bytes.data() + at, static_cast<size_t>(n - at));
+      if (written < 0 && errno != EINTR) return input_->in.close();
+      at += std::max<ssize_t>(written, 0);
+    }
+  }
+
   const sigset_t heard_;
   const int passed_on_;
+  const bool talks_;
+  std::optional<Pipe> input_;
   Pipe errors_;
   LauncherWords words_;
   pid_t launcher_ = -1;
@@ -179,6 +207,6 @@ class StartedJob {
 
 }  // namespace
 
-int start_ranks(const LaunchLine& line, int passed_on) { return StartedJob(line, passed_on).wait(); }
+int start_ranks(const LaunchLine& line, int passed_on, bool talks) { return StartedJob(line, passed_on, talks).wait(); }
 
 }  // namespace megalith

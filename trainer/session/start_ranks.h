@@ -11,8 +11,11 @@ namespace megalith {
 // `passed_on` as well when this process dies. SIGUSR1 is that of ranks which save by it, and the first one is answered
 // by a line on standard error, since a step may take long.
 //
+// A command that talks with somebody gets each Ctrl-C as SIGUSR1, however many come, and its standard input by a pipe:
+// a launcher in a session of its own does not read the terminal.
+//
 // Returns the launcher's exit status, or 128 and the number of the signal that ended it or its ranks; where that is one
 // that was passed on, of the one that came. Error: the launcher cannot be started.
-int start_ranks(const LaunchLine& line, int passed_on);
+int start_ranks(const LaunchLine& line, int passed_on, bool talks = false);
 
 }  // namespace megalith
