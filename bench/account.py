@@ -20,7 +20,7 @@ import tempfile
 from own_runs import OPTIMIZER, PLAIN, SHARDED, STAGES, TENSOR, mpirun, prepare
 from published import ROOT
 
-BETWEEN = ("evaluation", "checkpoint")
+BETWEEN = ("evaluation", "sampling", "checkpoint")
 QUICKSTART = ["quickstart", "model.vocab=4096", "train.steps=60", "train.evaluate_every=20", "train.evaluate_batches=4",
               "checkpoint.every=25"]
 GPT2_124M = ["gpt2_124m", "batch.sequence_length=128", "model.context=1024", "batch.global_batch_size=4", "precision.compute=fp32",

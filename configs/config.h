@@ -186,6 +186,13 @@ struct TrainConfig {
   std::string trace_steps;       // as step_range.h reads it; empty: none
   int64_t log_every = 0;         // steps; 0: by time
   std::string freeze;            // as adapter.h reads it: one, or several, as lines that each end; empty: none
+  int64_t sample_every = 0;      // updates; 0: no texts
+  // A list: each prompt and a newline. Without a newline: a file's name. Empty: one empty prompt.
+  std::string sample_prompts;
+  int64_t sample_tokens = 64;
+  double sample_temperature = 0.8;
+  int64_t sample_top_k = 50;  // 0: all
+  double sample_top_p = 1.0;
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -213,6 +213,19 @@ Table<Config> build_table() {
   train.word_or_list("freeze", &TrainConfig::freeze,
                      "Parameters that stay as they are: embeddings, attention, feed_forward, norms, biases, head, or "
                      "names with *, as [\"embeddings\", \"h.0.*\"]; empty: none");
+  train.number("sample_every", &TrainConfig::sample_every, "updates", between(0, 1e12),
+               "Updates between texts that the model writes, into the log, metrics.jsonl and the report; 0: none");
+  train.word_or_list("sample_prompts", &TrainConfig::sample_prompts,
+                     "What these texts go on from: a list, as in [\"It was\", \"The\"], or a file with one a line, or "
+                     "with {\"prompt\": TEXT} on each line of a .jsonl file; empty: one from its beginning");
+  train.number("sample_tokens", &TrainConfig::sample_tokens, "tokens", between(1, 1 << 24),
+               "Tokens that are added to each of these texts, at most");
+  train.number("sample_temperature", &TrainConfig::sample_temperature, "", at_least(0),
+               "Temperature of their draws; 0: always the most likely token");
+  train.number("sample_top_k", &TrainConfig::sample_top_k, "tokens", between(0, 1 << 24),
+               "Draw among this many most likely tokens; 0: all");
+  train.number("sample_top_p", &TrainConfig::sample_top_p, "probability", between(1e-6, 1),
+               "Draw among the fewest most likely tokens that together have this probability; 1: all");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,

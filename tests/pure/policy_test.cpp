@@ -22,6 +22,7 @@ const char* name_of(Act act) {
     case Act::check_preemption: return "check_preemption";
     case Act::evaluate: return "evaluate";
     case Act::warn_of_validation: return "warn_of_validation";
+    case Act::sample: return "sample";
     case Act::prepare_save: return "prepare_save";
     case Act::save: return "save";
     case Act::begin_save: return "begin_save";
@@ -60,10 +61,11 @@ std::string words_of(const Actions& actions) {
   return text;
 }
 
-// The run has reported this step; before it, it was evaluated and saved at step 4, if it came that far.
+// The run has reported this step; before it, it was evaluated, wrote texts and was saved at step 4, if it came that
+// far.
 State after(int64_t step) {
   State s = start(ten_steps(), {.step = step, .sequences = 2 * step}, step > 4 ? 4 : 0);
-  s.evaluated_at = s.save_tried_at = step > 4 ? 4 : 0;
+  s.evaluated_at = s.sampled_at = s.save_tried_at = step > 4 ? 4 : 0;
   s.nothing_to_do = false;
   return s;
 }
@@ -268,8 +270,44 @@ std::vector<Row> saves() {
   };
 }
 
+void sampled(State& s) { s.sampled_at = s.progress.step; }
+void texts_every_2(Rules& r) { r.sample_every = 2; }
+
+std::vector<Row> texts() {
+  return {
+      {"texts come behind a validation", launched(4), {StepEnded{}}, "evaluate", texts_every_2},
+      {"and before a save", with(after(4), evaluated), {Evaluated{}}, "sample", texts_every_2},
+      {"then it is saved", with(after(4), evaluated, sampled), {}, "prepare_save begin_save", texts_every_2},
+      {"texts alone are due", launched(6), {StepEnded{}}, "sample", texts_every_2},
+      {"then the run goes on", with(after(6), sampled), {}, "train report", texts_every_2},
+      {"no texts are due", launched(5), {StepEnded{}}, "train report", texts_every_2},
+      {"on a GPU once all is reported", launched(6), {}, "report", [](Rules& r) { texts_every_2(r), gpu(r); }},
+      {"after the last step",
+       with(after(10), evaluated),
+       {Evaluated{}},
+       "sample",
+       [](Rules& r) { r.sample_every = 7; }},
+      {"a resumed run has those of its checkpoint",
+       start(ten_steps(), {.step = 4}, 4),
+       {},
+       "train report",
+       texts_every_2},
+      {"a stop by train.minutes", with(after(7), stopping, evaluated), {Evaluated{}}, "sample", texts_every_2},
+      {"a signal",
+       with(after(8), stopping, evaluated),
+       {PreemptionChecked{time_for_all}},
+       "prepare_save save",
+       texts_every_2},
+      {"a signal amid a validation",
+       with(after(8), evaluated),
+       {Evaluated{.complete = false, .preemption = time_to_save}},
+       "prepare_save save",
+       texts_every_2},
+  };
+}
+
 TEST(Policy, DoesWhatTheTableSays) {
-  for (const auto& table : {steps_and_their_ends(), evaluations(), signals(), saves()})
+  for (const auto& table : {steps_and_their_ends(), evaluations(), texts(), signals(), saves()})
     for (const Row& row : table) {
       Rules rules = ten_steps();
       row.rules(rules);

@@ -177,6 +177,25 @@ TEST_F(Report, RunsAreRowsAndTheBestIsFirst) {
   EXPECT_NE(page.find("<td class=\"best\"><span>Bits per byte</span>1.5000"), std::string::npos);
 }
 
+TEST_F(Report, ShowsWhatTheModelWroteTheNewestFirst) {
+  std::string metrics = start_line;
+  for (int i = 1; i <= 120; i++)
+    metrics += step(i, 2) + fmt::format(
+                                "{{\"step\":{0},\"texts\":[{{\"prompt\":\"It <was\",\"text\":\" text-{0}.\"}},"
+                                "{{\"prompt\":\"\",\"text\":\"other-{0}.\"}}]}}\n",
+                                i);
+  const History history = read_history(run("a", metrics));
+  EXPECT_EQ(history.loss.size(), 120u) << "texts are no steps";
+  ASSERT_EQ(history.texts.size(), 240u);
+  const std::string page = report_page({history});
+  EXPECT_LT(page.find("<small>step 120</small> <b>It &lt;was</b> text-120."), page.find("text-1."));
+  EXPECT_NE(page.find("119 texts before, 49 shown"), std::string::npos);
+  EXPECT_NE(page.find("other-120."), std::string::npos);
+  EXPECT_NE(page.find("text-1."), std::string::npos) << "the first is never left out";
+  EXPECT_EQ(report_page({read_history(run("b", start_line + step(1, 2)))}).find("Written in training"),
+            std::string::npos);
+}
+
 TEST_F(Report, LossesUnderDifferentTokenizersAreNotCompared) {
   const auto page_of = [&](const std::string& other) {
     return report_page({read_history(run("a", evaluated("x", 4, 2))), read_history(run("b", evaluated(other, 5, 1)))});

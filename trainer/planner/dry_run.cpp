@@ -34,6 +34,8 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
   const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
   text += fmt::format("{} of logits where the head is, {} at a time\n", memory_line("of the scratch", logits),
                       counted(plan.pass.head_rows, "row"));
+  if (const int64_t cache = run.sample_caches[static_cast<size_t>(rank - run.memory.begin())]; cache > 0)
+    text += memory_line("of the saved", cache) + " of keys and values of texts (train.sample_every)\n";
   if (!cpu) text += memory_line("on a GPU also", DeviceQueue::bytes) + " of workspace, and what CUDA and NCCL take\n";
   if (config.run.device != Device::cuda) {
     text += "  on a CPU the process takes beside that, about, with one thread:\n";
@@ -95,6 +97,7 @@ DryRun dry_run(const Config& config, int num_ranks) {
   for (int rank = 0; rank < num_ranks; rank++) {
     Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
     run.memory.push_back(rehearsal.memory);
+    run.sample_caches.push_back(rehearsal.sample_cache);
     run.process.push_back(process_memory(run.mesh, rank, rehearsal.trace, rehearsal.saved, 1));
     run.ops.push_back(std::move(rehearsal.ops));
     run.traces.push_back(std::move(rehearsal.trace));

@@ -14,6 +14,7 @@ namespace megalith {
 struct DryRun {
   MeshShape mesh;
   std::vector<MemorySizes> memory;         // peaks by rank
+  std::vector<int64_t> sample_caches;      // by rank: Rehearsal::sample_cache
   std::vector<ProcessMemory> process;      // by rank, on a CPU with one thread: beside `memory`
   std::vector<std::vector<OpRecord>> ops;  // by rank
   Traces traces;

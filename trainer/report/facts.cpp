@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "configs/config.h"
 #include "kernels/system/counted.h"
@@ -15,6 +16,7 @@ namespace megalith {
 namespace {
 
 constexpr size_t most_warnings = 200;  // a run
+constexpr size_t most_texts = 50;      // a prompt
 
 std::string fact(const char* name, const std::string& html) {
   return html.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html);
@@ -94,12 +96,40 @@ std::string text_of(const History& run) {
   return fmt::format("<p class=\"sample\"><b>{}</b>{}</p>", escaped(run.prompt), escaped(run.continuation));
 }
 
+// Returns what the run wrote while it trained: by prompt, the newest text, and the others in a list that opens. Of many
+// texts some are left out, evenly, and never the first or the last.
+std::string texts_of(const History& run) {
+  std::vector<std::string> prompts;
+  std::map<std::string, std::vector<const WrittenText*>> by_prompt;
+  for (const WrittenText& text : run.texts) {
+    if (!by_prompt.contains(text.prompt)) prompts.push_back(text.prompt);
+    by_prompt[text.prompt].push_back(&text);
+  }
+  const auto line = [](const WrittenText& text) {
+    return fmt::format("<p class=\"sample\"><small>step {}</small> <b>{}</b>{}</p>", grouped(text.step),
+                       escaped(text.prompt), escaped(text.text));
+  };
+  std::string html;
+  for (const std::string& prompt : prompts) {
+    const std::vector<const WrittenText*>& all = by_prompt[prompt];
+    const size_t shown = std::min(all.size(), most_texts);
+    std::string older;
+    for (size_t i = 0; i + 1 < shown; i++) older += line(*all[i * (all.size() - 1) / (shown - 1)]);
+    html += line(*all.back());
+    if (!older.empty())
+      html += fmt::format("<details><summary>{} before{}</summary>{}</details>", counted(all.size() - 1, "text"),
+                          shown < all.size() ? fmt::format(", {} shown", shown - 1) : "", older);
+  }
+  return html;
+}
+
 std::string facts_of(const History& run) {
   return "<dl class=\"facts\">" + fact("How it ended", how_it_ended(run.log)) + fact("Warnings", warnings(run.log)) +
          fact("From, to", when(run)) + fact("Model", machine(run)) + fact("Command", code(run.command)) +
          fact("Program", escaped(run.version)) + fact("Tokenizer", escaped(run.tokenizer_name)) +
          fact("Training data", data(run)) + fact("Held-out data", held_out(run)) + fact("Sample text", text_of(run)) +
-         fact("Folder", code(run.folder)) + fact("Configuration", configuration(run)) + "</dl>";
+         fact("Written in training", texts_of(run)) + fact("Folder", code(run.folder)) +
+         fact("Configuration", configuration(run)) + "</dl>";
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class Reader {
     if (object.contains("start")) return start(object.at("start"));
     const auto step = static_cast<double>(whole_number(object.at("step"), 0, largest_count));
     if (object.contains("validation_loss")) return evaluation(object, step);
+    if (object.contains("texts")) return texts(object);
     this->step(object, step);
   }
 
@@ -151,6 +152,13 @@ class Reader {
     append(h_.evaluations, step, at_least_0(object, "tokens_so_far", tokens_), seconds_);
     h_.held_out_loss.push_back(number(object, "validation_loss"));
     h_.bits_per_byte.push_back(number(object, "bits_per_byte"));
+  }
+
+  void texts(const json& object) {
+    clock(object);
+    for (const json& text : as_list(object.at("texts")))
+      h_.texts.push_back({whole_number(object.at("step"), 0, largest_count), as_object(text).value("prompt", ""),
+                          text.value("text", "")});
   }
 
   History& h_;

@@ -21,6 +21,12 @@ struct Source {
   int64_t samples = 0;        // an epoch
 };
 
+// What the model wrote after a step (train.sample_every).
+struct WrittenText {
+  int64_t step = 0;
+  std::string prompt, text;
+};
+
 struct RunLog {
   // done: all steps are made; ended: early, `words` say why; open: it is running or was killed; unknown: no log.
   enum class End { unknown, open, ended, done };
@@ -50,6 +56,8 @@ struct History {
 
   Abscissae evaluations;
   std::vector<double> held_out_loss, bits_per_byte;
+
+  std::vector<WrittenText> texts;  // by step
 
   // These are bytes of the fullest rank: planned by class, and the measured maximum by kind.
   std::vector<std::pair<std::string, double>> planned_memory, measured_memory;

@@ -78,7 +78,7 @@ nlohmann::ordered_json where_time_went(const std::vector<History>& runs) {
   nlohmann::ordered_json plots = nlohmann::ordered_json::array();
   const std::vector<std::string> parts = parts_of(runs);
   // Cut off the work between two steps, which may take as long as many steps and would flatten the plot.
-  const std::set<std::string> between = {"evaluation", "checkpoint"};
+  const std::set<std::string> between = {"evaluation", "sampling", "checkpoint"};
   double steps = 0, all = 0;
   for (const History& run : runs) {
     steps = std::max(steps, highest_of(run, between));

@@ -21,6 +21,7 @@ const char* name_of(Account account) {
                                                "input",
                                                "launches",
                                                "evaluation",
+                                               "sampling",
                                                "checkpoint",
                                                "elsewhere"};
   return names[static_cast<size_t>(account)];

@@ -28,10 +28,11 @@ enum class Account : uint8_t {
   input,        // tokens, read and handed over
   launches,     // waits for the host
   evaluation,   // measured: what lies between two steps
+  sampling,     // measured: the same (train.sample_every)
   checkpoint,   // measured: the same
   elsewhere,    // predicted: what calibration finds beside the model; measured: between all that is named here
 };
-constexpr size_t num_accounts = 17;
+constexpr size_t num_accounts = 18;
 const char* name_of(Account account);
 
 using Accounts = std::array<double, num_accounts>;  // seconds

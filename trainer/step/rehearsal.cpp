@@ -21,6 +21,10 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   runtime.stream.trace().keep(TraceLevel::off);
   // Two microbatches of an evaluation use all the memory that any number of them does.
   trainer.evaluate(std::min(plan.batch.batch, 2 * plan.batch.microbatch * plan.batch.ranks), {});
+  if (Decoder* decoder = trainer.decoder()) {
+    decoder->rehearse();
+    rehearsal.sample_cache = decoder->cache_bytes();
+  }
   rehearsal.memory = runtime.memory.peaks();
   for (const SavedTensor& tensor : trainer.saved_tensors()) rehearsal.saved += tensor.values.bytes();
   return rehearsal;

@@ -15,6 +15,7 @@ struct Rehearsal {
   GemmCounts gemms;               // its matrix products
   std::vector<TraceEvent> trace;  // of one training step
   int64_t saved = 0;              // bytes of a checkpoint that this rank writes
+  int64_t sample_cache = 0;       // bytes of `memory` that keep keys and values of texts (train.sample_every)
 };
 
 // config.model.vocab must be set.

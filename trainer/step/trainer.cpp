@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
+#include "trainer/step/sample_room.h"
 
 namespace megalith {
 
@@ -46,6 +47,8 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
   scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 1});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
+  if (const SampleRoom room = sample_room(config); room.texts > 0)
+    decoder_.emplace(plan, runtime, stage_.sharding(), room.texts, room.positions);
   stage_.update_by([this](const Instruction& i) { obey(i); });
 }
 

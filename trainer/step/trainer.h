@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "trainer/parallel/decoder.h"
 #include "trainer/parallel/stage.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/rank_stats.h"
@@ -63,6 +64,10 @@ class Trainer {
   const std::vector<SavedTensor>& copy_state();
   void await_copy();
 
+  // Continues texts with the weights as the last step left them (sample_room.h); null without train.sample_every.
+  // Nothing of a training step is in its memory, so that no bit of the training depends on it.
+  Decoder* decoder() { return decoder_ ? &*decoder_ : nullptr; }
+
   // Mean loss over the tokens of `sequences` sequences that count, 0 if none does, forward only, without dropout; the
   // same on every rank. Waits for the result.
   double evaluate(int64_t sequences, Feed feed);
@@ -95,6 +100,7 @@ class Trainer {
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
   std::vector<SavedTensor> saved_;
   std::optional<StateCopy> copy_;
+  std::optional<Decoder> decoder_;
   // (units + 1) f64: the square sum of each unit's gradient, and the loss; of this rank, and summed over all. They lie
   // in one tensor, so that the host reads both at once.
   Tensor scalars_, mine_, sums_;

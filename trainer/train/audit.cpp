@@ -45,7 +45,7 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
       return;
     }
     const int64_t step = whole_number(line.at("step"), 0);
-    if (line.contains("validation_loss")) return;
+    if (line.contains("validation_loss") || line.contains("texts")) return;
     CHECK(line.contains("samples"),
           "step {} does not say which samples it trained on; it is from before runs recorded them, and cannot be "
           "audited",

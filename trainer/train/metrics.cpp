@@ -281,4 +281,21 @@ void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t byte
   write(std::move(line));
 }
 
+void Metrics::samples(int64_t step, const std::vector<SampledText>& samples) {
+  if (!active_) return;
+  log_last_step();
+  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+  for (const SampledText& sample : samples) {
+    // A text may end inside of a character.
+    const std::string prompt = json_text_of_bytes(sample.prompt), text = json_text_of_bytes(sample.text);
+    log_info("step {}  writes after {}: {}{}", step, prompt, text,
+             sample.finite ? "" : ", which ends where the logits are not finite");
+    nlohmann::ordered_json& line = texts.emplace_back();
+    line["prompt"] = parse_json(prompt);
+    line["text"] = parse_json(text);
+    if (!sample.finite) line["not_finite"] = true;
+  }
+  write({{"step", step}, {"texts", std::move(texts)}});
+}
+
 }  // namespace megalith

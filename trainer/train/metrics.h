@@ -2,13 +2,15 @@
 // request, TensorBoard's files.
 //
 // metrics.jsonl has an object a line: {"start": {...}} with constants, before the first step of each start of the run;
-// {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it. Older files have
-// the constants in each step instead.
+// {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it; {"step": 3,
+// "texts": [{"prompt": ..., "text": ...}, ...]} for what the model wrote then. Older files have the constants in each
+// step instead.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/log/retrying_file.h"
@@ -17,6 +19,7 @@
 #include "trainer/train/line_pace.h"
 #include "trainer/train/measured.h"
 #include "trainer/train/progress_bar.h"
+#include "trainer/train/samples.h"
 #include "trainer/train/tensorboard.h"
 
 namespace megalith {
@@ -87,6 +90,9 @@ class Metrics {
 
   // Reports an evaluation after `step` steps on tokens that encode `bytes` of text; 0: unknown.
   void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
+
+  // Reports the texts that the model writes after `step` steps.
+  void samples(int64_t step, const std::vector<SampledText>& samples);
 
  private:
   void log_last_line(bool console, bool file);  // last_line_

@@ -26,6 +26,12 @@ bool evaluates(const Rules& r, const State& s) {
   return s.stop || due(r, s, r.evaluate_every);
 }
 
+// After a signal, which leaves little time, no texts are written.
+bool samples(const Rules& r, const State& s) {
+  if (r.sample_every == 0 || s.sampled_at == s.progress.step || s.preemption) return false;
+  return s.stop || due(r, s, r.sample_every);
+}
+
 bool saves(const Rules& r, const State& s) {
   if (s.save_tried_at == s.progress.step) return false;
   if (s.preemption) return s.newest_checkpoint < s.progress.step && s.preemption->time_to_save;
@@ -128,7 +134,7 @@ void give_up(State& s, Actions& todo) {
   push(todo, Act::fail_bad_steps);
 }
 
-// A checkpoint stands for a step that is reported completely, with its evaluation.
+// A checkpoint stands for a step that is reported completely, with its evaluation and its texts.
 void evaluate_and_save(const Rules& r, State& s, Actions& todo) {
   if (s.in_flight > 0) return push(todo, Act::report);
   if (s.stop && !is_last(r, s) && !s.preemption_checked) {
@@ -138,6 +144,10 @@ void evaluate_and_save(const Rules& r, State& s, Actions& todo) {
   if (evaluates(r, s)) {
     s.evaluated_at = s.progress.step;
     return push(todo, Act::evaluate);
+  }
+  if (samples(r, s)) {
+    s.sampled_at = s.progress.step;
+    return push(todo, Act::sample);
   }
   if (s.save_in_flight) return push(todo, Act::finish_save);
   s.save_tried_at = s.progress.step;
@@ -168,7 +178,7 @@ void decide(const Rules& r, State& s, Actions& todo) {
     s.save_phase_done = false;
     return push(todo, Act::advance_save);
   }
-  if (evaluates(r, s) || saves(r, s)) return evaluate_and_save(r, s, todo);
+  if (evaluates(r, s) || samples(r, s) || saves(r, s)) return evaluate_and_save(r, s, todo);
   if (s.progress.step < r.steps && !s.stop) return train(r, s, todo);
   if (s.save_in_flight) return push(todo, Act::finish_save);
   push(todo, Act::close_reports);
@@ -183,6 +193,7 @@ State start(const Rules& rules, const Progress& progress, int64_t newest_checkpo
           .newest_checkpoint = newest_checkpoint,
           .nothing_to_do = progress.step >= rules.steps,
           .evaluated_at = progress.step,
+          .sampled_at = progress.step,
           .save_tried_at = progress.step};
 }
 

@@ -18,7 +18,7 @@ struct Rules {
   int64_t steps = 0;        // whole run
   int64_t batch = 0;        // sequences a step
   int64_t steps_ahead = 0;  // launched before one is reported: 1 on a GPU, so that it never waits
-  int64_t evaluate_every = 0, save_every = 0;
+  int64_t evaluate_every = 0, save_every = 0, sample_every = 0;
   int64_t max_bad_steps = 0;  // in a row
   bool validates = false;
   bool asynchronous_saves = false;
@@ -41,6 +41,7 @@ enum class Act {
   check_preemption,  // agree whether a signal stops the run -> PreemptionChecked
   evaluate,          // -> Evaluated
   warn_of_validation,
+  sample,            // write texts
   prepare_save,      // restore the run's folder, write its metrics to the disk
   save,              // synchronously -> SaveEnded or SaveFailed
   begin_save,        // asynchronously -> SaveBegun
@@ -123,9 +124,9 @@ struct State {
   bool preemption_checked = false;
   std::optional<GracePeriod> preemption{};
 
-  int64_t evaluated_at = 0, save_tried_at = 0;  // steps, initially the first
-  bool validation_is_finite = true;             // last evaluation
-  bool lacks_evaluation = false;                // a signal cut the last evaluation short
+  int64_t evaluated_at = 0, sampled_at = 0, save_tried_at = 0;  // steps, initially the first
+  bool validation_is_finite = true;                             // last evaluation
+  bool lacks_evaluation = false;                                // a signal cut the last evaluation short
 
   bool save_in_flight = false;   // asynchronous
   bool save_phase_done = false;  // on all ranks

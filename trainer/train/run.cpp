@@ -54,6 +54,7 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::check_preemption: add(check_preemption()); break;
     case Act::evaluate: evaluating([&] { add(evaluate()); }); break;
     case Act::warn_of_validation: evaluating([&] { warn_of_validation(); }); break;
+    case Act::sample: between(Account::sampling, [&] { sample(); }); break;
     case Act::prepare_save: saving([&] { prepare_save(); }); break;
     case Act::save: saving([&] { add(saves_.save(progress, action.prune)); }); break;
     case Act::begin_save: saving([&] { add(saves_.begin_save(progress, action.prune)); }); break;
@@ -150,6 +151,8 @@ void Run::warn_of_validation() const {
       "follow a newer one",
       state_.progress.step, config_.checkpoint.settle);
 }
+
+void Run::sample() { metrics_->samples(state_.progress.step, samples_.write(*work_.trainer, state_.progress.step)); }
 
 void Run::prepare_save() {
   together(session_, [&] {

@@ -13,6 +13,7 @@
 #include "trainer/train/policy.h"
 #include "trainer/train/preemption.h"
 #include "trainer/train/run_folder.h"
+#include "trainer/train/samples.h"
 #include "trainer/train/saves.h"
 #include "trainer/train/step_profiler.h"
 #include "trainer/train/steps.h"
@@ -30,8 +31,8 @@ class Run {
   // Collective. Trains to the last step, until train.minutes are over or a signal comes, and returns the exit status.
   // JobError: no checkpoint could be written for checkpoint.patience minutes; train.max_bad_steps steps were skipped in
   // a row; a checkpoint's state is not finite; or the last validation loss is not finite. After bad steps or a bad
-  // state the next run resumes from a checkpoint before the anomaly (checkpointing/stability.h), and newer ones are kept
-  // as suspects.
+  // state the next run resumes from a checkpoint before the anomaly (checkpointing/stability.h), and newer ones are
+  // kept as suspects.
   int train();
 
   // Tests use these.
@@ -62,6 +63,7 @@ class Run {
   policy::Event evaluate();
   std::optional<double> held_out_loss();  // nothing if a signal cuts the evaluation short
   void warn_of_validation() const;
+  void sample();
   void prepare_save();
   [[noreturn]] void fail_bad_steps();
   [[noreturn]] void fail_validation() const;
@@ -78,6 +80,7 @@ class Run {
   const int threads_;  // this rank's
   const std::unique_ptr<Tokenizer> tokenizer_;
   RankContext work_;
+  const TextSampler samples_;
   const Inputs inputs_;
   const std::unique_ptr<RunFolder> folder_;
   Preemption preemption_;
