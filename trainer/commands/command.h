@@ -36,6 +36,7 @@ Command search_command(CLI::App& cli);
 Command measure_command(CLI::App& cli);
 Command info_command(CLI::App& cli);
 Command generate_command(CLI::App& cli);
+Command chat_command(CLI::App& cli);
 Command evaluate_command(CLI::App& cli);
 Command replay_command(CLI::App& cli);
 Command report_command(CLI::App& cli);

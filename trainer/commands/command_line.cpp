@@ -120,10 +120,11 @@ CommandLine::CommandLine(int argc, char** argv) {
   cli_.set_version_flag("--version", fmt::format("{}\n{}", version(), built_for()),
                         "version, commit, and the machines that it was built for");
   cli_.require_subcommand(0, 1);  // usage_error() names an unknown one
-  commands_ = {train_command(cli_),    run_command(cli_),      verify_command(cli_),     prepare_command(cli_),
-               plan_command(cli_),     search_command(cli_),   measure_command(cli_),    info_command(cli_),
-               generate_command(cli_), evaluate_command(cli_), data_audit_command(cli_), replay_command(cli_),
-               report_command(cli_),   doctor_command(cli_),   completion_command(cli_), manual_command(cli_)};
+  commands_ = {train_command(cli_),    run_command(cli_),    verify_command(cli_),   prepare_command(cli_),
+               plan_command(cli_),     search_command(cli_), measure_command(cli_),  info_command(cli_),
+               generate_command(cli_), chat_command(cli_),   evaluate_command(cli_), data_audit_command(cli_),
+               replay_command(cli_),   report_command(cli_), doctor_command(cli_),   completion_command(cli_),
+               manual_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
       "megalith help COMMAND, or megalith COMMAND --help, describes a command, and megalith help checkpoint.keep a key "

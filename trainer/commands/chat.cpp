@@ -1,0 +1,154 @@
+// Implements megalith chat.
+#include <algorithm>
+
+#include "data/chat_template.h"
+#include "kernels/system/counted.h"
+#include "trainer/commands/command.h"
+#include "trainer/commands/model_arguments.h"
+#include "trainer/commands/texts.h"
+#include "trainer/inference/conversation.h"
+#include "trainer/inference/engine.h"
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+
+namespace {
+
+struct ChatOptions {
+  ModelArguments model;
+  std::string template_name, system;
+  int64_t tokens = 0;
+  Sampling sampling = {};
+};
+
+constexpr const char* chat_keys = "Ctrl-C ends an answer, Ctrl-D the program; /help names what else can be typed.";
+constexpr const char* chat_commands =
+    "/reset           forget the conversation\n"
+    "/system TEXT     forget it, and begin with this system message; without TEXT: with none\n"
+    "//...            a message that begins with one /\n"
+    "Ctrl-C           end an answer\n"
+    "Ctrl-D           end the program";
+
+// Returns the template whose tokens the tokenizer has.
+std::string usual_template(const Tokenizer& tokenizer) {
+  const std::vector<SpecialToken> specials = tokenizer.special_tokens();
+  const auto has = [&](const char* text) {
+    return std::ranges::find(specials, text, &SpecialToken::text) != specials.end();
+  };
+  if (has("<|im_start|>")) return "chatml";
+  if (has("<|start_header_id|>")) return "llama3";
+  if (has("[INST]")) return "mistral";
+  return "plain";
+}
+
+// What rank 0 says; the others are silent.
+class Talker {
+ public:
+  Talker(Dialogue& dialogue, bool speaks) : dialogue_(dialogue), speaks_(speaks) {}
+  void remark(const std::string& text) const {
+    if (speaks_) dialogue_.remark(text);
+  }
+  // What only somebody at a terminal needs to know.
+  void hint(const std::string& text) const {
+    if (dialogue_.with_somebody()) remark(text);
+  }
+  void end_line() const {
+    if (speaks_) dialogue_.write("\n");
+  }
+
+ private:
+  Dialogue& dialogue_;
+  bool speaks_;
+};
+
+// Obeys what begins with one /. Returns whether it does.
+bool obey(const std::string& line, Conversation& conversation, const Talker& talker) {
+  if (!line.starts_with('/') || line.starts_with("//")) return false;
+  const size_t blank = line.find(' ');
+  const std::string word = line.substr(0, blank), rest = blank == std::string::npos ? "" : line.substr(blank + 1);
+  if (word == "/reset" || word == "/system") {
+    conversation.begin(word == "/system" ? rest : conversation.system());
+    talker.hint("A new conversation.");
+  } else if (word == "/help") {
+    talker.remark(chat_commands);
+  } else {
+    talker.remark(word + " is no command. These are:\n" + chat_commands);
+  }
+  return true;
+}
+
+void tell_end(const Conversation::Answer& answer, int64_t context, int64_t tokens, const Talker& talker) {
+  using End = Conversation::Answer::End;
+  if (answer.end == End::full)
+    talker.remark(fmt::format(
+        "The context of {} is full, so the answer ends here. With the next message the oldest ones are forgotten.",
+        counted(context, "token")));
+  if (answer.end == End::length)
+    talker.hint(fmt::format("The answer ends after {} (--tokens).", counted(tokens, "token")));
+}
+
+void tell_forgotten(int64_t messages, int64_t context, const Talker& talker) {
+  talker.remark(fmt::format("The context of {} is full: the oldest {} are forgotten, and the rest is read again.",
+                            counted(context, "token"), counted(messages, "message")));
+}
+
+int chat(const ChatOptions& o, const Session& session) {
+  Dialogue dialogue;
+  const Talker talker(dialogue, session.rank() == 0);
+  Inference inference = o.model.open(session);
+  ChatTemplate form;
+  together(session, [&] {
+    form = chat_template(o.template_name.empty() ? usual_template(inference.tokenizer()) : o.template_name);
+    check_sampling(o.sampling);
+    CHECK(o.system.empty() || form.system,
+          "the template {} has no system message; leave --system out, or choose another", form.name);
+  });
+  const int64_t context = inference.model().context;
+  const auto engine = inference.open_decoder(1, context);
+  Conversation conversation(*engine->worker, session, inference.tokenizer(), form, inference.special_texts());
+  conversation.begin(o.system);
+  talker.hint(fmt::format("{} with the template {}. {}", o.model.checkpoint, form.name, chat_keys));
+  while (const std::optional<std::string> line = typed_line(session, dialogue, "> ", chat_keys)) {
+    if (line->empty() || obey(*line, conversation, talker)) continue;
+    WholeCharacters characters;
+    try {
+      const Conversation::Answer answer =
+          conversation.answer(line->starts_with("//") ? line->substr(1) : *line,
+                              {.tokens = o.tokens,
+                               .sampling = o.sampling,
+                               .out = [&](std::string_view text) { dialogue.write(characters.add(text)); },
+                               .interrupted = [&] { return dialogue.interrupted(); },
+                               .forgets = [&](int64_t messages) { tell_forgotten(messages, context, talker); }});
+      if (session.rank() == 0) dialogue.write(characters.rest());
+      talker.end_line();
+      tell_end(answer, context, o.tokens, talker);
+    } catch (const JobError&) {
+      throw;
+    } catch (const Error& e) {  // of the message, so of all ranks
+      talker.remark(e.what());
+    }
+  }
+  if (dialogue.with_somebody()) talker.end_line();
+  return 0;
+}
+
+}  // namespace
+
+Command chat_command(CLI::App& cli) {
+  auto* app =
+      cli.add_subcommand("chat", "Talk with a model that was trained on conversations; alone or on several ranks");
+  auto o = std::make_shared<ChatOptions>();
+  app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or folder of a model from Hugging Face")
+      ->required();
+  app->add_option("--template", o->template_name,
+                  "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, or a file "
+                  "(data/chat_template.h); default: by the special tokens of the tokenizer, else plain");
+  app->add_option("--system", o->system, "system message, before all others");
+  add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");
+  add_sampling(app, o->sampling);
+  add_model_options(app, o->model);
+  return {
+      app, {}, [o](const Session& session) { return chat(*o, session); }, [o] { return o->model.communication(true); }};
+}
+
+}  // namespace megalith

@@ -1,0 +1,69 @@
+// A conversation with a model. What was said lies in the cache of a Decoder: a further message costs the tokens that
+// the cache does not begin with, and no others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/chat_template.h"
+#include "data/tokenizer.h"
+#include "trainer/inference/sampling.h"
+#include "trainer/parallel/decoder.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+class Conversation {
+ public:
+  // Uses place 0 of the decoder. All arguments must outlive it.
+  Conversation(Decoder& decoder, const Session& session, const Tokenizer& tokenizer, const ChatTemplate& chat,
+               SpecialTexts special_texts);
+
+  struct How {
+    int64_t tokens = 0;  // most tokens of an answer; 0: as many as there is room for
+    Sampling sampling = {};
+    // These are called on rank 0 alone, the first with pieces of the answer as they come.
+    std::function<void(std::string_view)> out;
+    std::function<bool()> interrupted = {};              // before each token: whether the answer is to end
+    std::function<void(int64_t messages)> forgets = {};  // before the answer, where messages are forgotten
+  };
+  struct Answer {
+    enum class End { whole, length, interrupted, full };
+    End end = End::whole;
+    int64_t kept = 0, read = 0;  // tokens before the answer: in the cache already, and computed
+  };
+
+  // Collective, with the same message on all ranks. Where there is no room for the conversation and a quarter of the
+  // positions for the answer, the oldest question is forgotten with its answer, and so on. Errors, after which the
+  // conversation is what it was: the message alone does not fit; it has a special token that is refused; the template
+  // has no system message, and there is one. JobError: the logits are not finite.
+  Answer answer(const std::string& message, const How& how);
+
+  // Begins anew, with this system message; "": none.
+  void begin(const std::string& system);
+  const std::string& system() const { return system_; }
+
+ private:
+  std::vector<int32_t> ids_of(const std::vector<ChatMessage>& messages);
+  std::vector<int32_t> fitted(std::vector<ChatMessage>& messages);
+  void read(const std::vector<int32_t>& ids, Answer& answer);
+  Answer::End write(const How& how, std::string& text);
+  int32_t next(const How& how, int64_t number);
+
+  Decoder& decoder_;
+  const Session& session_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_;
+  const EndOfAnswer end_;
+  ChatEncoder encoder_;
+  std::string system_;
+  std::vector<ChatMessage> messages_;
+  std::vector<int32_t> held_;  // what the cache holds
+  std::vector<float> logits_;
+  uint64_t answers_ = 0;
+};
+
+}  // namespace megalith
