@@ -2,6 +2,7 @@
 // where there is a GPU, real or simulated, for those of its tensors as well. Sizes are odd, some beyond what a message
 // carries eagerly. What it promises of transfers under way is in transfers_test.cpp.
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -53,6 +54,33 @@ TEST_P(Conformance, AllToAllGivesEachItsPieces) {
       c_.all_to_all(s_, out, in).wait();
       expect_values(out, [&](int64_t i) { return value(static_cast<int>(i / n), rank_ * n + i % n); });
       expect_values(in, [&](int64_t i) { return value(rank_, i); });  // the input stays
+    }
+}
+
+// Rank a sends rank b (2 a + b) % 3 times n elements, so some get nothing.
+TEST_P(Conformance, AllToAllExchangesUnlikeParts) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (int64_t n : transfer_sizes) {
+      std::vector<std::vector<int64_t>> by(static_cast<size_t>(size_));
+      for (int a = 0; a < size_; a++)
+        for (int b = 0; b < size_; b++) by[static_cast<size_t>(a)].push_back((2 * a + b) % 3 * n);
+      const AllToAllParts parts = AllToAllParts::of(by, rank_);
+      const auto sum = [](const std::vector<int64_t>& all) {
+        return std::accumulate(all.begin(), all.end(), int64_t{0});
+      };
+      const Owned in = owned(dtype, sum(parts.sent)), out = owned(dtype, sum(parts.received));
+      write_values(in, rank_);
+      c_.all_to_all(s_, out, in, parts).wait();
+      std::vector<double> expected;
+      for (int from = 0; from < size_; from++) {
+        const std::vector<int64_t>& theirs = by[static_cast<size_t>(from)];
+        const int64_t begin = std::accumulate(theirs.begin(), theirs.begin() + rank_, int64_t{0});
+        for (int64_t i = 0; i < theirs[static_cast<size_t>(rank_)]; i++) expected.push_back(value(from, begin + i));
+      }
+      expect_values(out, [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
+      // And back.
+      c_.all_to_all(s_, in, out, parts.back()).wait();
+      expect_values(in, [&](int64_t i) { return value(rank_, i); });
     }
 }
 
@@ -277,6 +305,7 @@ TEST_P(Conformance, WrongCallsAreRefusedBeforeAnythingIsSent) {
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, b1, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, odd, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, d_whole, f); });
+  refused("in parts for", [&] { c_.all_to_all(s_, f, f, AllToAllParts{}); });
   if (size_ > 1) refused("supported are equal parts", [&] { c_.all_to_all(s_, odd, odd); });
   refused("all_reduce of i32; f32, f64, bf16 and f16 are supported", [&] { c_.all_reduce(s_, i, Reduce::sum); });
   refused(fmt::format("broadcast from rank {}", size_), [&] { c_.broadcast(s_, f, size_); });

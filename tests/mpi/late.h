@@ -36,6 +36,9 @@ class LateCommunicator : public Communicator {
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
     return begin("all_to_all", in, out, [&](Tensor from, Tensor to) { return inner_->all_to_all(s, to, from); });
   }
+  Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) override {
+    return begin("all_to_all", in, out, [&](Tensor from, Tensor to) { return inner_->all_to_all(s, to, from, parts); });
+  }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     if (rank() == root)
       return begin("broadcast", data, {}, [&](Tensor from, Tensor) { return inner_->broadcast(s, from, root); });

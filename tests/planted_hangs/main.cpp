@@ -82,6 +82,9 @@ class FaultyCommunicator : public Communicator {
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
     return planted(s, [&](bool) { return inner_->all_to_all(s, out, in); });
   }
+  Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) override {
+    return planted(s, [&](bool) { return inner_->all_to_all(s, out, in, parts); });
+  }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return planted(s, [&](bool) { return inner_->broadcast(s, data, root); });
   }

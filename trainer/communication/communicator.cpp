@@ -1,5 +1,8 @@
 #include "trainer/communication/communicator.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "kernels/elementwise.h"
 
 namespace megalith {
@@ -113,6 +116,38 @@ Pending Communicator::all_to_all(Stream& s, Tensor out, Tensor in) {
   return traced(s, Transfer::all_to_all, in.bytes(), -1, [&] { return do_all_to_all(s, out, in); });
 }
 
+AllToAllParts AllToAllParts::of(const std::vector<std::vector<int64_t>>& by, int rank) {
+  const auto size = std::ssize(by);
+  AllToAllParts parts;
+  int64_t most = 0;
+  for (size_t r = 0; r < by.size(); r++) {
+    int64_t sent = 0, received = 0;
+    for (size_t other = 0; other < by.size(); other++) {
+      if (other == r) continue;
+      sent += by[r][other];
+      received += by[other][r];
+    }
+    most = std::max({most, sent, received});
+    parts.sent.push_back(by[static_cast<size_t>(rank)][r]);
+    parts.received.push_back(by[r][static_cast<size_t>(rank)]);
+  }
+  parts.payload = size > 1 ? (most * size + size - 2) / (size - 1) : most;
+  return parts;
+}
+
+Pending Communicator::all_to_all(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) {
+  const auto sum = [](const std::vector<int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  };
+  CHECK(std::ssize(parts.sent) == size_ && std::ssize(parts.received) == size_ && in.numel() == sum(parts.sent) &&
+            out.numel() == sum(parts.received) && in.dtype() == out.dtype(),
+        "{}: all_to_all of {} {} into {} {} among {} ranks, in parts for {} of {} and from {} of {}", name_, in.numel(),
+        name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_, parts.sent.size(), sum(parts.sent),
+        parts.received.size(), sum(parts.received));
+  return traced(s, Transfer::all_to_all, parts.payload * size_of(in.dtype()), -1,
+                [&] { return do_all_to_all_of(s, out, in, parts); });
+}
+
 Pending Communicator::broadcast(Stream& s, Tensor data, int root) {
   CHECK(0 <= root && root < size_, "{}: broadcast from rank {} of {}", name_, root, size_);
   return traced(s, Transfer::broadcast, data.bytes(), root, [&] { return do_broadcast(s, data, root); });
@@ -150,6 +185,7 @@ class DryCommunicator : public Communicator {
   Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
   Pending do_all_to_all(Stream&, Tensor, Tensor) override { return {}; }
+  Pending do_all_to_all_of(Stream&, Tensor, Tensor, const AllToAllParts&) override { return {}; }
   Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
   Pending do_send(Stream&, Tensor, int) override { return {}; }
   Pending do_recv(Stream&, Tensor, int) override { return {}; }
@@ -172,6 +208,9 @@ class SelfCommunicator : public DryCommunicator {
   }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts&) override {
+    return copy_to(s, out, in);
+  }
 
  private:
   Pending copy_to(Stream& s, Tensor out, Tensor in) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/flight_recorder.h"
 #include "kernels/base/pending.h"
@@ -27,6 +28,18 @@ enum class Reduce : uint8_t { sum, max };
 // all_gather, reduce_scatter and (directly to each member) all_to_all, twice that for all_reduce, all of it for a
 // broadcast or a message, nothing for recv.
 double ring_bytes(Transfer transfer, double payload, int size);
+
+// The parts of an exchange that are not equal, in elements. Members of a group make them from the same table.
+struct AllToAllParts {
+  std::vector<int64_t> sent{}, received{};  // to and from each member
+  // The elements of an exchange of equal parts in which each member sends as much to others as here the one that sends
+  // or receives the most.
+  int64_t payload = 0;
+
+  // by[from][to] elements.
+  static AllToAllParts of(const std::vector<std::vector<int64_t>>& by, int rank);
+  AllToAllParts back() const { return {received, sent, payload}; }
+};
 
 class Communicator {
  public:
@@ -55,6 +68,9 @@ class Communicator {
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
   // Part r of out = part `rank` of the in of rank r, of `size` equal parts. They must not overlap.
   Pending all_to_all(Stream& s, Tensor out, Tensor in);
+  // The same of unlike parts, which lie one behind the other in the order of ranks; some may be empty. The trace has
+  // parts.payload.
+  Pending all_to_all(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts);
   Pending broadcast(Stream& s, Tensor data, int root);
   Pending send(Stream& s, Tensor data, int peer);
   Pending recv(Stream& s, Tensor data, int peer);
@@ -80,6 +96,7 @@ class Communicator {
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
   virtual Pending do_all_to_all(Stream& s, Tensor out, Tensor in) = 0;
+  virtual Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) = 0;
   virtual Pending do_broadcast(Stream& s, Tensor data, int root) = 0;
   virtual Pending do_send(Stream& s, Tensor data, int peer) = 0;
   virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
@@ -87,8 +104,8 @@ class Communicator {
   virtual void do_connect_all_to_all() {}
   virtual std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) = 0;
 
-  // Returns whether the host waits only in barriers. Then whoever sees a transfer end records it by recorded_call(), the
-  // call of the transfer being started.
+  // Returns whether the host waits only in barriers. Then whoever sees a transfer end records it by recorded_call(),
+  // the call of the transfer being started.
   virtual bool ends_unseen_by_host() const { return false; }
   const RecordedCall& recorded_call() const { return call_; }
 

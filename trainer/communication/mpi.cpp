@@ -54,8 +54,16 @@ class Scratch {
   std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();
 };
 
-// Divides n elements into a part for each rank, in MPI's form; the first parts are the longer ones.
+// Divides elements into a part for each rank, in MPI's form; of n elements the first parts are the longer ones.
 struct Division {
+  explicit Division(const std::vector<int64_t>& parts) {
+    int64_t begin = 0;
+    for (const int64_t part : parts) {
+      begins.push_back(mpi_count(begin));
+      counts.push_back(mpi_count(part));
+      begin += part;
+    }
+  }
   Division(int64_t n, int parts) {
     for (int r = 0; r < parts; r++) {
       begins.push_back(mpi_count(n / parts * r + std::min<int64_t>(r, n % parts)));
@@ -99,6 +107,14 @@ class MpiCommunicator : public Communicator {
     return size() == 2 || data.bytes() <= small ? combine_all(data, op) : combine_in_parts(data, op);
   }
   Pending do_all_to_all(Stream&, Tensor out, Tensor in) override { return pending(exchange(out, in)); }
+  Pending do_all_to_all_of(Stream&, Tensor out, Tensor in, const AllToAllParts& parts) override {
+    const auto sent = std::make_shared<const Division>(parts.sent),
+               received = std::make_shared<const Division>(parts.received);
+    MPI_Request request;
+    MPI_CHECK(MPI_Ialltoallv(in.raw(), sent->counts.data(), sent->begins.data(), datatype(in.dtype()), out.raw(),
+                             received->counts.data(), received->begins.data(), datatype(out.dtype()), comm_, &request));
+    return pending(request, [sent, received] {});  // which live until then
+  }
   Pending do_broadcast(Stream&, Tensor data, int root) override {
     MPI_Request request;
     MPI_CHECK(MPI_Ibcast(data.raw(), mpi_count(data.numel()), datatype(data.dtype()), root, comm_, &request));

@@ -104,7 +104,7 @@ class CommWithStream {
   // Enqueues on this stream, after the work of `compute`, or on `compute` itself; `call` records its begin and end.
   template <class F>
   std::shared_ptr<EnqueuedTransfer> enqueue(CUstream_st* compute, bool on_compute, const char* operation,
-                                  const RecordedCall& call, F f) {
+                                            const RecordedCall& call, F f) {
     const device::Range range(operation);
     CUstream_st* on = on_compute ? compute : stream_.get();
     if (on != compute) {
@@ -182,6 +182,10 @@ class NcclCommunicator : public Communicator {
     return begin(s, "all_to_all", main_comm(),
                  [&](ncclComm_t comm, CUstream_st* on) { return exchange(out, in, comm, on); });
   }
+  Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) override {
+    return begin(s, "all_to_all", main_comm(),
+                 [&](ncclComm_t comm, CUstream_st* on) { return exchange(out, in, parts, comm, on); });
+  }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return begin(s, "broadcast", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().broadcast(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), root, comm, on);
@@ -217,14 +221,23 @@ class NcclCommunicator : public Communicator {
 
   const NcclLibrary& library() const { return shared_->library; }
 
-  // Exchanges messages with every member, itself included, as one NCCL group.
   ncclResult_t exchange(Tensor out, Tensor in, ncclComm_t comm, CUstream_st* on) const {
-    const int64_t each = in.numel() / size();
+    const std::vector<int64_t> each(static_cast<size_t>(size()), in.numel() / size());
+    return exchange(out, in, {.sent = each, .received = each}, comm, on);
+  }
+  // Exchanges messages with every member, itself included, as one NCCL group. There are none of no elements.
+  ncclResult_t exchange(Tensor out, Tensor in, const AllToAllParts& parts, ncclComm_t comm, CUstream_st* on) const {
     ncclResult_t result = library().group_start();
+    int64_t sent = 0, received = 0;
     for (int r = 0; r < size() && result == ncclSuccess; r++) {
-      const Tensor to = in.flat(r * each, (r + 1) * each), from = out.flat(r * each, (r + 1) * each);
-      result = library().send(to.raw(), count(to), nccl_type(to.dtype()), r, comm, on);
-      if (result == ncclSuccess) result = library().recv(from.raw(), count(from), nccl_type(from.dtype()), r, comm, on);
+      const auto other = static_cast<size_t>(r);
+      const Tensor to = in.flat(sent, sent + parts.sent[other]),
+                   from = out.flat(received, received + parts.received[other]);
+      sent += to.numel();
+      received += from.numel();
+      if (to.numel() > 0) result = library().send(to.raw(), count(to), nccl_type(to.dtype()), r, comm, on);
+      if (result == ncclSuccess && from.numel() > 0)
+        result = library().recv(from.raw(), count(from), nccl_type(from.dtype()), r, comm, on);
     }
     const ncclResult_t end = library().group_end();
     return result == ncclSuccess ? end : result;
@@ -270,7 +283,8 @@ class NcclCommunicator : public Communicator {
   template <class F>
   Pending begin(Stream& s, const char* operation, CommWithStream& comm, F f) {
     CUstream_st* compute = s.queue().stream;
-    const std::shared_ptr<EnqueuedTransfer> transfer = comm.enqueue(compute, on_compute_, operation, recorded_call(), f);
+    const std::shared_ptr<EnqueuedTransfer> transfer =
+        comm.enqueue(compute, on_compute_, operation, recorded_call(), f);
     if (on_compute_) return {};
     return Pending([transfer, compute] { device::wait(compute, transfer->end.get()); }, transfer->end.get());
   }

@@ -51,6 +51,9 @@ class StagedCommunicator : public Communicator {
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
     return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_to_all(host_, o, i); });
   }
+  Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) override {
+    return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_to_all(host_, o, i, parts); });
+  }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     if (rank() == root)
       return staged(s, {}, data, [&](Tensor, Tensor i) { return through_->broadcast(host_, i, root); });
