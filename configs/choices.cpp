@@ -27,6 +27,7 @@ std::string to_string(ComputeType value) { return enum_word(value); }
 std::string to_string(StorageType value) { return enum_word(value); }
 std::string to_string(ResidualType value) { return enum_word(value); }
 std::string to_string(Decay value) { return enum_word(value); }
+std::string to_string(Algorithm value) { return enum_word(value); }
 std::string to_string(Device value) { return enum_word(value); }
 std::string to_string(Backend value) { return enum_word(value); }
 std::string to_string(NormKind value) { return enum_word(value); }

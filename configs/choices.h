@@ -27,7 +27,9 @@ inline constexpr auto enum_words<StorageType> = std::array<std::string_view, 2>{
 template <>
 inline constexpr auto enum_words<ResidualType> = std::array<std::string_view, 2>{"compute", "fp32"};
 template <>
-inline constexpr auto enum_words<Decay> = std::array<std::string_view, 3>{"cosine", "linear", "constant"};
+inline constexpr auto enum_words<Decay> = std::array<std::string_view, 4>{"cosine", "linear", "constant", "sqrt"};
+template <>
+inline constexpr auto enum_words<Algorithm> = std::array<std::string_view, 2>{"adamw", "muon"};
 template <>
 inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto", "cuda", "cpu"};
 template <>

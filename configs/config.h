@@ -25,7 +25,8 @@ enum class PipelineSchedule { one_f_one_b, gpipe };  // written "1f1b", "gpipe"
 enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
 enum class ResidualType { compute, fp32 };
-enum class Decay { cosine, linear, constant };
+enum class Decay { cosine, linear, constant, sqrt };
+enum class Algorithm { adamw, muon };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
 enum class Backend { nccl, mpi };
 enum class NormKind { layer, rms };
@@ -160,18 +161,24 @@ struct PrecisionConfig {
 };
 
 struct OptimizerConfig {
+  Algorithm algorithm = Algorithm::adamw;
   double learning_rate = 6e-4;
   double min_learning_rate = 0.0;
   int64_t warmup_steps = 0;
   Decay decay = Decay::cosine;
+  int64_t decay_begin = 0;  // the step, counted from the start, that is the last with the whole rate; 0: warmup_steps
   int64_t decay_steps = 0;  // the step, counted from the start, that reaches min_learning_rate; never 0 once resolved
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
-  double gradient_clip = 1.0;  // 0: off
+  double gradient_clip = 1.0;                                     // 0: off
+  double muon_learning_rate = 0.0, muon_min_learning_rate = 0.0;  // of the matrices that Muon updates; 0: as above
   bool operator==(const OptimizerConfig&) const = default;
 };
+
+// Returns the config whose learning rates are those of the matrices that Muon updates.
+OptimizerConfig muon_rates(OptimizerConfig config);
 
 struct TrainConfig {
   int64_t steps = 1000;
@@ -327,6 +334,7 @@ std::string to_string(ComputeType value);
 std::string to_string(StorageType value);
 std::string to_string(ResidualType value);
 std::string to_string(Decay value);
+std::string to_string(Algorithm value);
 std::string to_string(Device value);
 std::string to_string(Backend value);
 std::string to_string(NormKind value);

@@ -152,7 +152,7 @@ Table<Config> build_table() {
                  "Type of the sum that runs through all layers, of its gradient, and so of what stages send: that of "
                  "compute, or fp32");
   precision.word("master", &PrecisionConfig::master, "Type of the weights the optimizer updates");
-  precision.word("moments", &PrecisionConfig::moments, "Type of the optimizer's two moments");
+  precision.word("moments", &PrecisionConfig::moments, "Type of AdamW's two moments and of Muon's momentum");
   precision.word("gradient_reduce", &PrecisionConfig::gradient_reduce,
                  "Type in which gradients travel between data-parallel ranks; they are added in fp32");
   precision.word("stochastic_rounding", &PrecisionConfig::stochastic_rounding,
@@ -169,16 +169,21 @@ Table<Config> build_table() {
                    "Smallest loss scale, at which overflows count for train.max_bad_steps");
 
   Rows optimizer(table, "optimizer", &Config::optimizer);
+  optimizer.word("algorithm", &OptimizerConfig::algorithm,
+                 "What updates the matrices of the layers; all else, as tables, head, norms and biases, is AdamW's");
   optimizer.number("learning_rate", &OptimizerConfig::learning_rate, "", above(0),
                    "Highest learning rate, reached at the end of the warm-up");
   optimizer.number("min_learning_rate", &OptimizerConfig::min_learning_rate, "", at_least(0),
                    "Learning rate where the decay ends");
   optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "updates", between(0, 1e12),
                    "Updates over which the learning rate rises from zero, linearly");
-  optimizer.word("decay", &OptimizerConfig::decay, "Shape of the decay from learning_rate to min_learning_rate");
-  optimizer.number(
-      "decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
-      "Update, counted from the start, at which the decay ends; 0: train.steps (or the end of the warm-up, if later)");
+  optimizer.word("decay", &OptimizerConfig::decay,
+                 "Shape of the decay from learning_rate to min_learning_rate; sqrt: by 1 - sqrt of the way");
+  optimizer.number("decay_begin", &OptimizerConfig::decay_begin, "updates", between(0, 1e12),
+                   "Updates before the decay, at the highest learning rate after the warm-up; 0: those of the warm-up");
+  optimizer.number("decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
+                   "Update, counted from the start, at which the decay ends; 0: train.steps (or where the warm-up ends "
+                   "or the decay begins, if later)");
   optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "Decay rate of AdamW's first moment");
   optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "Decay rate of AdamW's second moment");
   // The update is in f32, where a smaller epsilon may be 0 and not prevent 0 / 0.
@@ -188,6 +193,10 @@ Table<Config> build_table() {
                    "Decoupled decay of tensors with two or more dimensions");
   optimizer.number("gradient_clip", &OptimizerConfig::gradient_clip, "", at_least(0),
                    "Largest global gradient norm; larger gradients are scaled down to it; 0: off");
+  optimizer.number("muon_learning_rate", &OptimizerConfig::muon_learning_rate, "", at_least(0),
+                   "Highest learning rate of the matrices that Muon updates; 0: learning_rate");
+  optimizer.number("muon_min_learning_rate", &OptimizerConfig::muon_min_learning_rate, "", at_least(0),
+                   "Learning rate of those where the decay ends; 0: min_learning_rate");
 
   Rows train(table, "train", &Config::train);
   train.number("steps", &TrainConfig::steps, "updates", between(1, 1e12), "Updates in the whole run");

@@ -18,15 +18,6 @@ namespace {
 
 using Found = std::optional<Problem>;
 
-// Makes a problem: "key = value ", then why and what to do.
-template <class... Args>
-Problem problem(const Config& config, const std::string& key, fmt::format_string<Args...> rest, Args&&... args) {
-  const Field* field = find_field(key);
-  CHECK(field, "rules.cpp names {}, which is not in the field table", key);
-  return {key, fmt::format("{} = {} {}", key, toml_text(field->get(config)),
-                           fmt::format(rest, std::forward<Args>(args)...))};
-}
-
 // Returns up to eight divisors of n nearest to x, in order.
 std::vector<int64_t> divisors_near(int64_t n, int64_t x) {
   std::vector<int64_t> divisors;
@@ -260,43 +251,6 @@ Found check_memory(const Config& config) {
   return {};
 }
 
-Found check_optimizer_state(const Config& config) {
-  const PrecisionConfig& precision = config.precision;
-  if (precision.master == StorageType::bf16 && precision.compute != ComputeType::bf16)
-    return problem(config, "precision.master",
-                   "holds fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
-                   to_string(precision.compute));
-  if (precision.stochastic_rounding && precision.master != StorageType::bf16 && precision.moments != StorageType::bf16)
-    return problem(config, "precision.stochastic_rounding",
-                   "has nothing to round: precision.master and precision.moments are fp32; set bf16 there, or false");
-  return {};
-}
-
-Found check_learning_rate(const Config& config) {
-  const OptimizerConfig& optimizer = config.optimizer;
-  if (optimizer.min_learning_rate > optimizer.learning_rate)
-    return problem(config, "optimizer.min_learning_rate",
-                   "is above optimizer.learning_rate = {}; the decay only goes down", optimizer.learning_rate);
-  // warmup_steps may exceed train.steps: a shortened recipe keeps its learning rates.
-  if (optimizer.decay != Decay::constant && optimizer.warmup_steps > optimizer.decay_steps)
-    return problem(config, "optimizer.warmup_steps",
-                   "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
-                   optimizer.decay_steps);
-  return {};
-}
-
-Found check_loss_scale(const Config& config) {
-  const PrecisionConfig& precision = config.precision;
-  if (precision.loss_scale != 0 && precision.compute != ComputeType::fp16)
-    return problem(config, "precision.loss_scale", "has no use with precision.compute = \"{}\"; set 0",
-                   to_string(precision.compute));
-  if (precision.initial_loss_scale < precision.minimum_loss_scale)
-    return problem(config, "precision.initial_loss_scale",
-                   "is below precision.minimum_loss_scale = {}; raise the one or lower the other",
-                   precision.minimum_loss_scale);
-  return {};
-}
-
 Found check_run(const Config& config) {
   if (config.run.output.empty()) return problem(config, "run.output", "is empty; name a folder, such as runs/first");
   if (config.checkpoint.resume.empty())
@@ -364,10 +318,10 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found positive.
-  for (const auto check : {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
-                           check_layers_per_stage, check_sharding, check_placement, check_memory, check_optimizer_state,
-                           check_learning_rate, check_loss_scale, check_run, check_cuda_graphs, check_trace,
-                           check_skipping, check_communication, trained_problem})
+  for (const auto check :
+       {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
+        check_layers_per_stage, check_sharding, check_placement, check_memory, optimizer_problem, check_run,
+        check_cuda_graphs, check_trace, check_skipping, check_communication, trained_problem})
     if (Found found = check(config)) return found;
   return {};
 }
@@ -402,7 +356,8 @@ std::vector<int64_t> layers_per_stage(const Config& config) {
 Config resolve(Config config) {
   if (config.batch.sequence_length == 0) config.batch.sequence_length = config.model.context;
   if (config.optimizer.decay_steps == 0)
-    config.optimizer.decay_steps = std::max(config.train.steps, config.optimizer.warmup_steps);
+    config.optimizer.decay_steps =
+        std::max({config.train.steps, config.optimizer.warmup_steps, config.optimizer.decay_begin});
   if (config.checkpoint.directory.empty() && !config.run.output.empty())
     config.checkpoint.directory = config.run.output + "/checkpoints";
   config.model.adapter = config.adapter;

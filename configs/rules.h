@@ -2,6 +2,7 @@
 #pragma once
 
 #include "configs/config.h"
+#include "configs/problem.h"
 
 #include <optional>
 #include <string>
@@ -9,16 +10,14 @@
 
 namespace megalith {
 
-struct Problem {
-  std::string key;      // the key to change, "model.heads"
-  std::string message;  // begins with the key and its value
-};
-
 // Returns the first rule that a resolved Config breaks, or nothing.
 std::optional<Problem> first_problem(const Config& config);
 
 // Returns the rule of [adapter] and train.freeze that it breaks (adapter.cpp).
 std::optional<Problem> trained_problem(const Config& config);
+
+// Returns the rule of [optimizer], or of the types of its state, that it breaks (optimizer_rules.cpp).
+std::optional<Problem> optimizer_problem(const Config& config);
 
 // Returns the `most` values nearest to x, in order.
 std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most);

@@ -75,6 +75,7 @@ inline constexpr Entry entries[] = {
     {"Kill.steps", 40, 150, "steps of that training"},
     {"Hang.random_faults_are_named", 4, 100, "hangs planted at random; MEGALITH_HANGS asks for others"},
     {"Hang.in_time", 0, 1, "whether they are named in time, on a machine that does nothing else"},
+    {"Muon.layouts", 4, all, "layouts that Muon's references are trained in"},
     {"Course.steps", 4, all, "steps of a reference's course that layouts are compared over"},
     {"Answers.layouts", 1, 8, "layouts on each number of ranks, packed or not"},
     {"Golden.small_to_the_end_of_its_course", 0, 1,

@@ -59,6 +59,7 @@ class Stream {
   // not listed. cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
   template <class Cpu, class Cuda>
   void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Cpu&& cpu, Cuda&& cuda) {
+    cost.directions = directions_;
     OpRecord& record = record_of(name);
     record.launches++;
     record.flops += cost.flops;
@@ -72,6 +73,9 @@ class Stream {
     if (timekeeper) timekeeper->end();
     if (watcher_) watcher_->launched(name, {written.begin(), written.size()});
   }
+  // What is launched from here on is work on an update's directions (Cost::directions), or no longer.
+  void work_on_directions(bool begins) { directions_ = begins; }
+
   // Sets the watcher notified of every op (op_watcher.h); nullptr removes it. Not owned.
   void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
 
@@ -161,6 +165,7 @@ class Stream {
   std::unique_ptr<OpTimer> timer_;
   OpWatcher* watcher_ = nullptr;
   LaunchNotes* notes_ = nullptr;  // set while launches are noted
+  bool directions_ = false;
   GraphCounts graphs_;
   std::function<void()> idle_;
 };

@@ -147,7 +147,7 @@ TEST(Read, NumbersOfAnySize) {
 
 TEST(Read, UnknownChoiceListsTheChoices) {
   EXPECT_EQ(text_refusal("[optimizer]\ndecay = \"cubic\"\n"),
-            "run.toml:2: optimizer.decay = \"cubic\" is not a choice, expected one of cosine linear constant");
+            "run.toml:2: optimizer.decay = \"cubic\" is not a choice, expected one of cosine linear constant sqrt");
   EXPECT_EQ(text_refusal("[memory]\nactivation_checkpointing = \"group_0\"\n"),
             "run.toml:2: memory.activation_checkpointing = \"group_0\" is not a choice, expected one of none selective "
             "each group_N contiguous");

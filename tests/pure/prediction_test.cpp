@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/pure/small_run.h"
+#include "trainer/parallel/matrices.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -70,7 +71,7 @@ TEST(Prediction, SpansOfComputeAreTheStep) {
         const auto account = static_cast<Account>(a);
         const bool works = account == Account::gemm || account == Account::attention ||
                            account == Account::elementwise || account == Account::optimizer ||
-                           account == Account::input || account == Account::slowed;
+                           account == Account::directions || account == Account::input || account == Account::slowed;
         if (works)
           work += summed[a] - predicted[a];
         else
@@ -79,6 +80,26 @@ TEST(Prediction, SpansOfComputeAreTheStep) {
       EXPECT_NEAR(work, 0, 1e-9 * p.seconds);
     }
   }
+}
+
+// The products of Newton-Schulz's iteration are a line of their own, and ranks that share the matrices share it.
+TEST(Prediction, HasALineForMuonsDirections) {
+  Config config = real_config();
+  const auto line_of = [&](int ranks) {
+    const Prediction p = predicted(config, real_hardware(), ranks);
+    return at(p.line.breakdowns[p.slowest], Account::directions);
+  };
+  EXPECT_EQ(line_of(8), 0) << "of AdamW";
+  config.optimizer.algorithm = Algorithm::muon;
+  EXPECT_GT(line_of(1), 3 * line_of(8));
+  EXPECT_LT(line_of(1), 9 * line_of(8));
+  const Plan plan = make_plan(config, 1, 0);
+  double found = 0, expected = 0;
+  for (const TraceEvent& e : rehearse(config, plan, TraceLevel::everything).trace)
+    if (e.kind == TraceEvent::Kind::op && e.cost.directions) found += e.cost.flops;
+  for (const Round& round : rounds_of(plan))
+    for (const Matrix& matrix : round.matrices) expected += matrix.work();
+  EXPECT_NEAR(found / expected, 1, 0.02) << "the products, and what is done beside them";
 }
 
 TEST(Prediction, ShortStepsStandForALongOne) {

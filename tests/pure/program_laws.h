@@ -19,7 +19,7 @@ inline void expect(bool good, const std::string& fault) {
 }
 
 // Memory that is named by number: residuals by y, the others by slot.
-enum class Memory { none, residuals, weights, gradients, staging };
+enum class Memory { none, residuals, weights, gradients, staging, rounds };
 
 // The states that such memory goes through; rows have sets of these.
 namespace state {
@@ -89,6 +89,12 @@ inline std::map<Op, Law> memory_laws() {
       {Op::await_state, {.move = {staging, coming | going, there, "no copy to await"}}},
       {Op::update, {.move = {staging, there, updated, "updated before the state is there", true}}},
       {Op::put_state, {.move = {staging, updated, going, "what is put back was not updated"}}},
+      {Op::fetch_momentum, {.move = {staging, empty | going, coming, "fetched over state that is needed"}}},
+      {Op::momentum, {.move = {staging, there, updated, "updated before the momentum is there", true}}},
+      {Op::put_momentum, {.move = {staging, updated, going, "what is put back was not updated"}}},
+      {Op::send_momentum, {.move = {rounds, empty, going, "sent over a round that is under way"}, .call = shard}},
+      {Op::orthogonalize, {.move = {rounds, going, coming, "orthogonalised before it was sent"}, .call = shard}},
+      {Op::await_directions, {.move = {rounds, coming, empty, "no directions to await"}}},
   };
 }
 

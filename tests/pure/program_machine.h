@@ -127,7 +127,7 @@ class Machine {
     }
     expect(adds || !t.i.add || law.move.memory != Memory::none, "products add to what has no gradient");
     if (law.new_y != Value::none && t.i.y != Instruction::none) write(t, law.new_y);
-    if (law.call) t.rank.calls[*law.call].emplace_back(t.i.op, t.i.unit);
+    if (law.call) t.rank.calls[*law.call].emplace_back(t.i.op, t.i.unit != Instruction::none ? t.i.unit : t.i.round);
     t.rank.at++;
     return true;
   }
@@ -162,6 +162,10 @@ class Machine {
       expect(!goes_on || (place.unit == i.unit && place.part == i.part), m.fault);
       place.unit = i.unit;
       place.part = i.part;
+    }
+    if (i.round != Instruction::none) {
+      expect((m.from & state::empty) || place.unit == i.round, "the slot of another round");
+      place.unit = i.round;
     }
     const bool gone = place.state == state::going && m.to == state::there;
     place.state = gone ? state::empty : i.op == Op::zero && !i.all ? state::unwritten : m.to;
@@ -269,7 +273,7 @@ class Machine {
              "logits come once, on the last stage");
     if (mode_ != Mode::train) return;
     rank.units.check_end(plan, microbatches_);
-    for (const Memory memory : {Memory::gradients, Memory::staging})
+    for (const Memory memory : {Memory::gradients, Memory::staging, Memory::rounds})
       for (const auto& [at, place] : rank.memory[memory])
         expect(place.state == state::empty, "a gradient is left, or state is not back on the host");
   }

@@ -56,6 +56,30 @@ Change in_bf16(const Change& change) {
   };
 }
 
+Change by_muon(const Change& change) {
+  return [=](Config& c) {
+    change(c);
+    c.optimizer.algorithm = Algorithm::muon;
+  };
+}
+
+// Those whose matrices go to owners.
+std::vector<Layout> layouts_of_muon() {
+  return {
+      {"muon", 1, by_muon([](Config&) {})},
+      {"muon_sharded", 4, by_muon(sharded(ShardingStrategy::full_shard, 2))},
+      {"muon_on_the_host", 2, by_muon([](Config& c) { c.memory.offload_optimizer = 1; })},
+      {"muon_half_on_the_host_in_a_pipeline", 4, by_muon([](Config& c) {
+         pipeline(2, 3, one_f_one_b, 0)(c);
+         c.memory.offload_optimizer = 0.5;
+       })},
+      {"muon_tensor", 4, by_muon([](Config& c) {
+         c.parallel.tensor_parallel_degree = 2;
+         c.parallel.sequence_parallel = true;
+       })},
+  };
+}
+
 // Those that differ in what is recomputed and what waits on the host.
 std::vector<Layout> layouts_of_memory() {
   return {
@@ -209,6 +233,7 @@ std::vector<Layout> layouts() {
   std::vector<Layout> all = layouts_of_memory();
   for (const Layout& layout : layouts_of_axes()) all.push_back(layout);
   for (const Layout& layout : layouts_of_what_is_trained()) all.push_back(layout);
+  for (const Layout& layout : layouts_of_muon()) all.push_back(layout);
   return all;
 }
 

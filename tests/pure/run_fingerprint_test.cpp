@@ -1,5 +1,6 @@
 // A run that goes on is held against what its checkpoint was trained on; its folder holds what it needs and may move;
 // and its ledger tells which samples it was trained on.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,8 @@
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
 #include "trainer/log/log.h"
+#include "trainer/report/history.h"
+#include "trainer/report/sections.h"
 #include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/audit.h"
@@ -112,6 +115,48 @@ TEST_F(RunFingerprintTest, AChangeNeedsLeave) {
               "data.seed: 1 there, 7 here");
   // A longer schedule of its own, or only more steps of the same.
   EXPECT_SAYS(refusal({"optimizer.decay_steps=0", "train.steps=9"}), "optimizer.decay_steps", "follows train.steps");
+}
+
+// A run at its highest rate is extended, and cooled down from any of its checkpoints; the rates of the updates that it
+// has made do not change by that.
+TEST_F(RunFingerprintTest, AConstantRunIsExtendedAndCooledDownFromAnyCheckpoint) {
+  const Overrides constant{"optimizer.decay=constant", "optimizer.warmup_steps=2", "checkpoint.every=1"};
+  const auto with = [&](Overrides more) {
+    more.insert(more.begin(), constant.begin(), constant.end());
+    return more;
+  };
+  train(with({"train.steps=4"}));
+  train(with({"train.steps=6", "optimizer.min_learning_rate=1e-5"}));
+  const std::string from = path("run/checkpoints/step-00000004");
+  const Overrides cooled = with({"optimizer.decay=sqrt", "optimizer.decay_begin=4", "optimizer.decay_steps=7",
+                                 "train.steps=7", "checkpoint.resume=" + from, "run.output=" + path("cooled")});
+  train(cooled);
+  EXPECT_SAYS(read("cooled/log.txt"), "goes on from " + from + " with another decay",
+              "optimizer.decay: \"constant\" there, \"sqrt\" here");
+  const History history = read_history(path("cooled"));
+  ASSERT_EQ(history.origins.size(), 1u);
+  EXPECT_EQ(history.origins[0].checkpoint, from);
+  EXPECT_EQ(history.origins[0].step, 4);
+  ASSERT_EQ(history.learning_rate.size(), 3u);
+  EXPECT_DOUBLE_EQ(history.learning_rate[0], 6e-4);
+  EXPECT_NEAR(history.learning_rate[1], 6e-4 * (1 - std::sqrt(1.0 / 3)), 1e-12);
+  EXPECT_SAYS(facts({history}, {"cooled"}), "Goes on from", from, "step 4");
+
+  // What the updates made so far have felt is compared as before.
+  const auto refused = [&](const Overrides& more) {
+    Overrides all = cooled;
+    all.insert(all.end(), more.begin(), more.end());
+    return refusal(all);
+  };
+  const std::string other = "run.output=" + path("other");
+  EXPECT_SAYS(refused({other, "optimizer.decay_begin=2"}), "optimizer.decay_begin", "checkpoint.allow_changes");
+  EXPECT_SAYS(refused({other, "optimizer.learning_rate=1e-3"}), "optimizer.learning_rate");
+  EXPECT_SAYS(refused({other, "optimizer.warmup_steps=3"}), "optimizer.warmup_steps");
+  EXPECT_SAYS(refusal(with({"checkpoint.resume=" + path("cooled/checkpoints/step-00000007"), other, "train.steps=9"})),
+              "optimizer.decay: \"sqrt\" there, \"constant\" here");
+  // The step at which the decay begins still has the whole rate: its checkpoint goes on as well.
+  train(with({"optimizer.decay=linear", "optimizer.decay_begin=3", "optimizer.decay_steps=6", "train.steps=6",
+              "checkpoint.resume=" + from, other}));
 }
 
 // Another layout has the same fingerprint; so are the same tokens at another place.

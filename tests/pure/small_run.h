@@ -112,7 +112,11 @@ struct SmallRun {
     trainer.optimizer().decide(runtime.stream, s, sums);
     const Program program = training_program(plan);
     const auto decision = std::ranges::find(program, Instruction::Op::decide, &Instruction::op);
-    for (auto i = decision + 1; i != program.end(); ++i) trainer.optimizer().obey(runtime.stream, *i);
+    for (auto i = decision + 1; i != program.end(); ++i)
+      if (i->round != Instruction::none)
+        trainer.directions().obey(*i);
+      else
+        trainer.optimizer().obey(runtime.stream, *i);
   }
   double evaluate(int64_t sequences) { return trainer.evaluate(sequences, feed_text(config, 1000)); }
 

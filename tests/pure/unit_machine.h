@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/pure/program_laws.h"
+#include "trainer/parallel/matrices.h"
 
 namespace megalith::test {
 
@@ -114,9 +115,29 @@ class UnitMachine {
             "units are missing in the norm, or it is summed twice");
       case Op::decide:
         return expect(norms_summed_ && !std::exchange(decided_, true), "decided without the norm, or twice");
-      case Op::fetch_state: return expect(is_on_host(), "fetched what is on the device");
+      case Op::fetch_state:
+      case Op::fetch_momentum: return expect(is_on_host(), "fetched what is on the device");
+      case Op::momentum: {
+        expect(decided_, "momentum before the decision");
+        expect((i.slot != Instruction::none) == is_on_host(), "momentum where the state is not");
+        const UnitPlan& unit = plan.units[static_cast<size_t>(i.unit)];
+        const Interval all = intersect(unit.matrices, unit.shard);
+        int64_t& done = momentum_.try_emplace(i.unit, all.begin - unit.shard.begin).first->second;
+        expect(i.part.begin == done, "momentum twice, or elements are left out");
+        done = i.part.end;
+        return;
+      }
+      case Op::send_momentum:
+        for (const size_t u : round(plan, i).units) expect(has_momentum(plan, u), "sent before the momentum is there");
+        return;
+      case Op::await_directions:
+        for (const size_t u : round(plan, i).units)
+          expect(directed_.insert(static_cast<int32_t>(u)).second, "directions twice");
+        return;
       case Op::update:
         expect(decided_, "updated before the decision");
+        expect(plan.units[static_cast<size_t>(i.unit)].matrices.size() == 0 || directed_.contains(i.unit),
+               "updated before its directions are there");
         expect((i.slot != Instruction::none) == is_on_host(), "updated where the state is not");
         expect(i.part.begin == std::exchange(updated_[i.unit], i.part.end), "elements are updated twice or left out");
         return;
@@ -124,12 +145,24 @@ class UnitMachine {
     }
   }
 
+  static Round round(const Plan& plan, const Instruction& i) {
+    return rounds_of(plan).at(static_cast<size_t>(i.round));
+  }
+  bool has_momentum(const Plan& plan, size_t u) const {
+    const UnitPlan& unit = plan.units[u];
+    const Interval all = intersect(unit.matrices, unit.shard);
+    const auto done = momentum_.find(static_cast<int32_t>(u));
+    return all.size() == 0 || (done != momentum_.end() && done->second == all.end - unit.shard.begin);
+  }
+
   std::map<int32_t, Place> own_;                                 // by unit: its finished gradient
   std::set<int32_t> summed_, shared_, awaited_, tensor_summed_;  // units
   bool summing_ = false, tied_ = false;
   std::set<int32_t> normed_;  // units
   bool norms_summed_ = false, decided_ = false;
-  std::map<int32_t, int64_t> updated_;  // by unit: elements of its shard, from the first on
+  std::map<int32_t, int64_t> updated_;   // by unit: elements of its shard, from the first on
+  std::map<int32_t, int64_t> momentum_;  // by unit: those whose momentum is there
+  std::set<int32_t> directed_;           // units
 };
 
 }  // namespace megalith::test

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "checkpoints/directory.h"
 #include "kernels/system/counted.h"
@@ -64,7 +65,7 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
 void check_start(const Config& config, const RunFingerprint& fingerprint) {
   const auto check = [&](const std::string& path, const Manifest& manifest) {
     check_resumable(path, manifest, config.model);
-    check_fingerprint("checkpoint " + path, manifest.state, fingerprint, config);
+    check_fingerprint("checkpoint " + path, manifest.state, manifest.step, fingerprint, config);
   };
   check_names_base(config);
   const CheckpointConfig& checkpoint = config.checkpoint;
@@ -122,7 +123,8 @@ std::vector<HeldShard> Checkpointer::held(Of of, bool parameters_only) const {
     all.push_back({.path = "", .unit = u, .part = shard, .values = units[u].master()});
     if (parameters_only || frozen) continue;
     for (const Optimizer::State& state : trainer_.optimizer().state())
-      all.push_back({.path = state.path, .unit = u, .part = shard, .values = state.by_unit[u]});
+      if (state.elements[u].size() > 0)
+        all.push_back({.path = state.path, .unit = u, .part = state.elements[u], .values = state.by_unit[u]});
   }
   return shards_of(all);
 }
@@ -246,10 +248,44 @@ RestartPoint Checkpointer::choose_restart(const Stability& stability, const Last
   return of_all_ranks(session_, back).front();
 }
 
+namespace {
+
+// What the state of a matrix is read from where the checkpoint is of a run with another optimizer.algorithm.
+enum class OtherState { none, momentum_from_moment, moments_from_nothing };
+
+// Changes the name of a shard to the one of the state that it is read from; moments_from_nothing: it stays 0.
+OtherState state_to_read(TensorShard& shard, const CheckpointReader& reader) {
+  const std::string momentum = std::string(momentum_path) + "/", first = "moments/first/", second = "moments/second/";
+  if (reader.holds(shard.name)) return OtherState::none;
+  const auto name_of = [&](const std::string& path) { return shard.name.substr(path.size()); };
+  if (shard.name.starts_with(momentum) && reader.holds(first + name_of(momentum))) {
+    shard.name = first + name_of(momentum);
+    return OtherState::momentum_from_moment;
+  }
+  for (const std::string& path : {first, second})
+    if (shard.name.starts_with(path) && reader.holds(momentum + name_of(path))) return OtherState::moments_from_nothing;
+  return OtherState::none;
+}
+
+}  // namespace
+
 Progress Checkpointer::load(CheckpointReader& reader) {
   const bool all = trainer_.plan().saves_frozen;
   trainer_.clear();
-  for (const HeldShard& h : held(all ? Of::all : Of::trained, false)) read_shard(trainer_.stream(), h, reader);
+  std::set<OtherState> others;
+  for (HeldShard& h : held(all ? Of::all : Of::trained, false)) {
+    const OtherState other = state_to_read(h.shard, reader);
+    others.insert(other);
+    if (other != OtherState::moments_from_nothing) read_shard(trainer_.stream(), h, reader);
+  }
+  if (others.contains(OtherState::momentum_from_moment))
+    log_info(
+        "{} is of AdamW: of the matrices of the layers AdamW's first moments go on as Muon's momentum, and their second "
+        "moments are not used",
+        reader.folder());
+  if (others.contains(OtherState::moments_from_nothing))
+    log_info("{} is of Muon: of the matrices of the layers AdamW's moments begin at 0, and Muon's momentum is not used",
+             reader.folder());
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
   const Progress progress{.step = step,
@@ -304,7 +340,7 @@ bool Checkpointer::check_manifest(const CheckpointReader& reader) const {
         "{} is of a run {} adapters, and adapter.rank = {}; set it as there, or use another run.output", name,
         config_.adapter.rank > 0 ? "without" : "with", config_.adapter.rank);
   std::vector<std::string> changes;
-  if (fingerprint_) changes = check_fingerprint(name, manifest.state, *fingerprint_, config_);
+  if (fingerprint_) changes = check_fingerprint(name, manifest.state, manifest.step, *fingerprint_, config_);
   for (const std::string& line : changes) log_info("{}", line);
   if (const std::string values = what_is_not_finite(manifest); !values.empty())
     log_warning("{} holds {}", name, values);
@@ -354,6 +390,10 @@ std::optional<Progress> Checkpointer::resume() {
     if (session_.rank() == 0 && !base_) say_unused_init_from(checkpoint, path, reader->manifest().state);
     resumed_ = reader->manifest().state;
     resumed_at_ = progress;
+    origin_.checkpoint = path;
+    if (fingerprint_) origin_.decay = other_decay(resumed_, *fingerprint_, progress.step);
+    if (!origin_.decay.empty())
+      log_info("goes on from {} with another decay of the learning rate: {}", path, origin_.decay);
     if (changed) progress.stability.forget_losses();
     return progress;
   }

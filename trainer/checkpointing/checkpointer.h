@@ -76,6 +76,13 @@ class Checkpointer {
   // JobError where a checkpoint cannot be read for another reason.
   std::optional<Progress> resume();
 
+  // Says where the last resume() found the run.
+  struct Origin {
+    std::string checkpoint{};  // empty: the run starts from the beginning
+    std::string decay{};       // other_decay()
+  };
+  const Origin& origin() const { return origin_; }
+
   // Collective. Reads the weights of checkpoint.init_from (see open_weights).
   void initialize_weights();
 
@@ -101,6 +108,7 @@ class Checkpointer {
   nlohmann::json resumed_;  // state of the checkpoint that the run resumed from, or null
   Progress resumed_at_;
   std::optional<BaseWeights> base_;  // of a run with adapters; rank 0's has the fingerprint
+  Origin origin_;
   RankFileWriter writer_;
   struct AsyncSave {
     Saving saving;

@@ -79,18 +79,21 @@ int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>&
 
 std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank) {
   const Plan plan = make_plan(config, ranks, rank);
-  std::vector<std::string> paths{std::string(parameters_path)};
-  const std::unique_ptr<UpdateRule> rule = make_update_rule(config);
-  for (const char* path : rule->state_paths()) paths.push_back(std::string(path) + "/");
+  const std::vector<UpdateRule::State> states = make_update_rule(config)->states();
   std::vector<TensorShard> shards;
   for (size_t u = 0; u < plan.units.size(); u++)
-    for (const Interval part : plan.is_saved(plan.units[u]) ? saved_parts(plan, u) : std::vector<Interval>{})
-      for (const std::string& path : plan.units[u].frozen ? std::vector{paths.front()} : paths)
+    for (const Interval part : plan.is_saved(plan.units[u]) ? saved_parts(plan, u) : std::vector<Interval>{}) {
+      const auto add = [&](const std::string& path, Interval here) {
         for (const PlacedParam& param : plan.units[u].params)
-          for (auto& [shard, local] : shards_of(plan.units[u], plan.tensor, param, part)) {
+          for (auto& [shard, local] : shards_of(plan.units[u], plan.tensor, param, here)) {
             shard.name = path + shard.name;
             shards.push_back(std::move(shard));
           }
+      };
+      add(std::string(parameters_path), part);
+      for (const UpdateRule::State& state : states)
+        add(std::string(state.path) + "/", intersect(part, elements_with(state, plan.units[u])));
+    }
   return shards;
 }
 

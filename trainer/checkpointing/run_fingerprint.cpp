@@ -1,7 +1,10 @@
 #include "trainer/checkpointing/run_fingerprint.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <set>
+#include <utility>
 
 #include "checkpoints/checksum.h"
 #include "kernels/system/check.h"
@@ -16,6 +19,11 @@ namespace {
 bool matters(const std::string& key, const Config& config) {
   const bool constant = config.optimizer.decay == Decay::constant;
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
+  // Absent in older checkpoints, which are compared as if they had the default.
+  const bool muon = config.optimizer.algorithm == Algorithm::muon;
+  if (key == "optimizer.algorithm" || key == "optimizer.muon_learning_rate") return muon;
+  if (key == "optimizer.muon_min_learning_rate") return muon && !constant;
+  if (key == "optimizer.decay_begin") return !constant && config.optimizer.decay_begin > 0;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
   if (key == "data.pack") return config.data.masked;
   if (key.starts_with("adapter.")) return config.adapter.rank > 0 && key != "adapter.init_from";
@@ -23,6 +31,37 @@ bool matters(const std::string& key, const Config& config) {
   static const std::set<std::string> keys{
       "model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"};
   return key.starts_with("optimizer.") || keys.contains(key);
+}
+
+using Settings = std::map<std::string, std::string>;
+
+// The keys by which a rate decays, once it does.
+bool is_of_decay(const std::string& key) {
+  static const std::set<std::string> keys{"optimizer.decay", "optimizer.decay_begin", "optimizer.decay_steps",
+                                          "optimizer.min_learning_rate", "optimizer.muon_min_learning_rate"};
+  return keys.contains(key);
+}
+
+// Returns the updates whose rates follow from the warm-up and the highest rate alone.
+double updates_before_decay(const Settings& settings) {
+  const auto number = [&](const char* key) {
+    const auto found = settings.find(key);
+    return found == settings.end() ? 0.0 : std::strtod(found->second.c_str(), nullptr);
+  };
+  const auto decay = settings.find("optimizer.decay");
+  if (decay == settings.end()) return 0;
+  if (decay->second == "\"constant\"") return std::numeric_limits<double>::infinity();
+  const double begin = number("optimizer.decay_begin");
+  return (begin > 0 ? begin : number("optimizer.warmup_steps")) + 1;  // the first update of a decay has the whole rate
+}
+
+// Returns what is the same to the updates made so far under both: settings without the keys of a decay that none of
+// them has felt.
+std::pair<Settings, Settings> felt(Settings there, Settings here, int64_t step) {
+  if (static_cast<double>(step) <= std::min(updates_before_decay(there), updates_before_decay(here)))
+    for (Settings* settings : {&there, &here})
+      std::erase_if(*settings, [](const auto& s) { return is_of_decay(s.first); });
+  return {std::move(there), std::move(here)};
 }
 
 std::string describe(const std::vector<RunFingerprint::Source>& sources) {
@@ -101,23 +140,44 @@ RunFingerprint run_fingerprint_from(const nlohmann::json& json) {
   return fingerprint;
 }
 
-std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here) {
+namespace {
+
+std::vector<std::string> differences(const Settings& there, const Settings& here) {
   std::vector<std::string> lines;
-  if (!same_data(there.sources, here.sources))
-    lines.push_back(fmt::format("data.train: {} there, {} here", describe(there.sources), describe(here.sources)));
-  std::map<std::string, std::string> keys = there.settings;
-  keys.insert(here.settings.begin(), here.settings.end());
+  Settings keys = there;
+  keys.insert(here.begin(), here.end());
   for (const auto& [key, ignored] : keys) {
-    const auto of = [&key = key](const RunFingerprint& fingerprint) {
-      const auto found = fingerprint.settings.find(key);
-      return found == fingerprint.settings.end() ? std::string("without effect") : found->second;
+    const auto of = [&key = key](const Settings& settings) {
+      const auto found = settings.find(key);
+      return found == settings.end() ? std::string("without effect") : found->second;
     };
     if (of(there) != of(here)) lines.push_back(fmt::format("{}: {} there, {} here", key, of(there), of(here)));
   }
   return lines;
 }
 
-std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state,
+}  // namespace
+
+std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here, int64_t step) {
+  std::vector<std::string> lines;
+  if (!same_data(there.sources, here.sources))
+    lines.push_back(fmt::format("data.train: {} there, {} here", describe(there.sources), describe(here.sources)));
+  const auto [felt_there, felt_here] = felt(there.settings, here.settings, step);
+  for (std::string& line : differences(felt_there, felt_here)) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string other_decay(const nlohmann::json& state, const RunFingerprint& here, int64_t step) {
+  if (!state.contains("course")) return "";
+  const Settings there = run_fingerprint_from(state.at("course")).settings;
+  std::string text;
+  if (const auto [a, b] = felt(there, here.settings, step); a.size() < there.size())
+    for (const std::string& line : differences(there, here.settings))
+      if (is_of_decay(line.substr(0, line.find(':')))) text += (text.empty() ? "" : "; ") + line;
+  return text;
+}
+
+std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,
                                            const RunFingerprint& here, const Config& config) {
   if (!state.contains("course"))
     return {what +
@@ -135,7 +195,7 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
       "For other text prepared with another tokenizer use another run.output; to go on, prepare the text with the "
       "tokenizer of the run, which its folder holds as {}/tokenizer",
       what, there.tokenizer_name, here.tokenizer_name, config.run.output);
-  std::vector<std::string> changed = differences(there, here);
+  std::vector<std::string> changed = differences(there, here, step);
   if (changed.empty()) return {};
   std::string list;
   for (const std::string& line : changed) list += "\n  " + line;
@@ -145,7 +205,10 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
         "with what is "
         "here; for a run of its own use another run.output{}",
         what, list,
-        schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
+        schedule
+            ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule. A checkpoint from "
+              "before the decay, of which optimizer.decay = \"constant\" has nothing else, goes on with any decay)"
+            : "");
   for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
   return changed;
 }

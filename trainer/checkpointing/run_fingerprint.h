@@ -37,12 +37,18 @@ std::string hash_of(const Tokenizer& tokenizer);
 nlohmann::json to_json(const RunFingerprint& fingerprint);
 RunFingerprint run_fingerprint_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 
-// Returns a line for each difference except of the tokenizer, with both values.
-std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here);
+// Returns a line for each difference except of the tokenizer, with both values. How the learning rate decays counts
+// only if some of the `step` updates made so far would have had another rate.
+std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here, int64_t step);
 
-// Throws Error where a checkpoint of this state must not be resumed under this fingerprint: the tokenizers differ, or
-// something else does and checkpoint.allow_changes is not set. `what` begins the message. Returns lines for the log.
-std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state,
+// Returns the keys of the decay that differ and do not count, with both values; empty: none. So a run is extended or
+// cooled down from a checkpoint at its highest rate. Throws nlohmann's exceptions.
+std::string other_decay(const nlohmann::json& state, const RunFingerprint& here, int64_t step);
+
+// Throws Error where a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers
+// differ, or something else does and checkpoint.allow_changes is not set. `what` begins the message. Returns lines for
+// the log.
+std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,
                                            const RunFingerprint& here, const Config& config);
 
 // Records the order of samples from some step of a run on. A checkpoint keeps all orders of its run ("orders").

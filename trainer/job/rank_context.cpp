@@ -22,6 +22,8 @@ void RankContext::open() {
   if (plan.reduce_dtype != DType::f32)  // narrow sums go by all-to-all
     for (Channel channel : {plan.relay ? Channel::in_node : Channel::shard, Channel::between_nodes, Channel::data})
       if (channel != Channel::between_nodes || plan.relay) mesh.channel(channel).connect_all_to_all();
+  if (layout.config.optimizer.algorithm == Algorithm::muon)  // so do momentum and directions
+    for (Channel channel : {Channel::shard, Channel::tensor}) mesh.channel(channel).connect_all_to_all();
   // Check again, now that NCCL and the GEMM library have taken memory, and before any rank of the GPU takes its share.
   std::unique_ptr<DeviceQueue> queue;
   if (device.world == World::cuda) {

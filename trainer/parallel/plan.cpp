@@ -72,8 +72,7 @@ std::vector<Interval> counted_of(const std::vector<HeldRun>& runs) {
 // the residual are shared out under sequence parallelism, and with them what gradients of unsplit parameters are sums
 // over; the embedding sees all rows.
 UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, bool share_rows, int64_t shards,
-               int64_t shard,
-               int64_t parts) {
+               int64_t shard, int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
   UnitPlan unit{.name = spec.name, .is_layer = spec.is_layer(), .frozen = !trained};
@@ -157,6 +156,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
     unit.keep_gathered = !unit.is_layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
     if (unit.frozen) unit.optimizer_on_host = config.memory.offload_parameters;
+    if (trained && unit.is_layer && config.optimizer.algorithm == Algorithm::muon) unit.matrices = {0, unit.decayed};
     return unit;
   };
   const auto add = [&](const UnitSpec& spec) {
@@ -294,6 +294,8 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.residual = config.precision.residual == ResidualType::fp32 ? DType::f32 : plan.compute;
   plan.master = stored_in(config.precision.master);
   plan.reduce_dtype = stored_in(config.precision.gradient_reduce);
+  const bool on_cpu = config.run.device == Device::cpu;
+  plan.direction = on_cpu || plan.compute == DType::f32 ? DType::f32 : DType::bf16;
   const int nodes = plan.mesh.shard_nodes();
   plan.relay = plan.reduce_dtype != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
   plan.model = config.model;

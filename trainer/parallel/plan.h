@@ -49,6 +49,7 @@ struct UnitPlan {
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
+  Interval matrices{};         // these elements Muon updates, matrix by matrix (matrices.h)
   bool optimizer_on_host = false;  // master weights and moments, between updates; frozen: the weights that are gathered
 
   // Returns what is in the rank's shard of the runs whose gradients are partial.
@@ -89,6 +90,7 @@ struct Plan {
   DType master = DType::f32;        // of the weights that the optimizer updates; frozen ones are of the compute type
   bool saves_frozen = true;         // checkpoints hold the frozen weights as well; else they name whose they are
   DType reduce_dtype = DType::f32;  // of gradients as they are sent to sums over the shard and data axes, added in f32
+  DType direction = DType::f32;     // of Muon's momentum and directions as they travel, and of its products
   bool relay = false;               // such gradients are added up inside each node before they go to others
   ModelConfig model;
   PassShape pass;             // of a microbatch

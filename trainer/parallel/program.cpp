@@ -314,7 +314,8 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
       raise(needs.saved, i.saved);
       raise(needs.batches, i.batch);
       if (i.op == Op::gather) slot(needs.weights, i);
-      if (i.op == Op::fetch_state) {
+      if (i.op == Op::send_momentum) raise(needs.rounds_at_once, i.slot);
+      if (i.op == Op::fetch_state || i.op == Op::fetch_momentum) {
         raise(needs.staging, i.slot);
         needs.staging_numel = std::max(needs.staging_numel, i.part.size());
       }

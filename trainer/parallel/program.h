@@ -63,13 +63,20 @@ struct Instruction {
     backward,     // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up
     // The update, from the finished gradients (update.h). Slots are staging buffers for optimizer state.
-    norm,         // unit: this rank's share of the square sum of its gradient
-    sum_norms,    // over all ranks, with the loss
-    decide,       // whether weights are updated, and how far gradients are scaled
-    fetch_state,  // unit, part, slot: master weights and optimizer state, host -> slot
-    await_state,  // slot: its copies, those that come and those that go
-    update,       // unit, part, slot, or none: where its state lies
-    put_state,    // unit, part, slot: back to the host, with the working copy where that is there
+    norm,       // unit: this rank's share of the square sum of its gradient
+    sum_norms,  // over all ranks, with the loss
+    decide,     // whether weights are updated, and how far gradients are scaled
+    // Of units that Muon updates (matrices.h). Slots of exchanges are those of rounds that are under way.
+    fetch_momentum,    // unit, part, slot: host -> slot
+    momentum,          // unit, part, slot, or none: from the gradient, which becomes what is orthogonalised
+    put_momentum,      // unit, part, slot: back to the host
+    send_momentum,     // round, slot: to the owners of its matrices
+    orthogonalize,     // round, slot: awaits that, has the owners do their work and sends the directions back
+    await_directions,  // round, slot: awaits that; they are where the gradients were
+    fetch_state,       // unit, part, slot: master weights and optimizer state, host -> slot
+    await_state,       // slot: its copies, those that come and those that go
+    update,            // unit, part, slot, or none: where its state lies
+    put_state,         // unit, part, slot: back to the host, with the working copy where that is there
   };
   static constexpr int32_t none = -1;  // of the numbers below
 
@@ -81,6 +88,7 @@ struct Instruction {
   int32_t microbatch = none;
   int32_t layer = none;  // of the model
   int32_t unit = none, slot = none;
+  int32_t round = none;  // of rounds_of()
   int32_t x = none, y = none, saved = none, batch = none, host = none;
   Interval part{};  // elements of the unit's shard
 
@@ -111,6 +119,7 @@ struct Needs {
   int64_t residuals = 0, host = 0, saved = 0, batches = 0;
   std::vector<Slot> weights, gradients;
   int64_t staging = 0, staging_numel = 0;  // buffers for optimizer state, and the elements of each
+  int64_t rounds_at_once = 0;              // slots of exchanges
 };
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs);
 

@@ -100,7 +100,7 @@ class StepSimulator {
   void time(const StageTrace& stage, const Processor& processor) {
     auto& times = times_.emplace_back();
     for (const StageTrace::Op& op : stage.ops)
-      times.emplace_back(op_time(op.cost, processor, hardware_), account_of_op(op.cost.kind));
+      times.emplace_back(op_time(op.cost, processor, hardware_), account_of_op(op.cost));
     auto& op_runs = op_runs_.emplace_back();
     for (const StageTrace::OpRun& ops : stage.op_runs) {
       TimedOpRun& timed = op_runs.emplace_back();

@@ -59,8 +59,8 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
 std::string newest_before(const std::string& directory, int64_t step, const RunFingerprint& here) {
   for (const std::string& path : checkpoints_before(directory, step)) try {
       if (step_of_folder(path)) return path;
-      if (differences(run_fingerprint_from(CheckpointReader(path).manifest().state.at("course")), here).empty())
-        return path;
+      const Manifest manifest = CheckpointReader(path).manifest();
+      if (differences(run_fingerprint_from(manifest.state.at("course")), here, manifest.step).empty()) return path;
     } catch (const nlohmann::json::exception&) {  // an unknown fingerprint
     }
   return "";

@@ -82,6 +82,14 @@ std::string when(const History& run) {
                      run.resumed.empty() ? "" : fmt::format(", resumed {}", counted(run.resumed.size(), "time")));
 }
 
+std::string origins(const History& run) {
+  std::string text;
+  for (const History::Origin& o : run.origins)
+    text += fmt::format("{}{}, step {}{}", text.empty() ? "" : "<br>", code(o.checkpoint), grouped(o.step),
+                        o.decay.empty() ? "" : ", with another decay: " + escaped(o.decay));
+  return text;
+}
+
 std::string machine(const History& run) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() || part.empty() ? "" : " · ") + part; };
@@ -125,9 +133,10 @@ std::string texts_of(const History& run) {
 
 std::string facts_of(const History& run) {
   return "<dl class=\"facts\">" + fact("How it ended", how_it_ended(run.log)) + fact("Warnings", warnings(run.log)) +
-         fact("From, to", when(run)) + fact("Model", machine(run)) + fact("Command", code(run.command)) +
-         fact("Program", escaped(run.version)) + fact("Tokenizer", escaped(run.tokenizer_name)) +
-         fact("Training data", data(run)) + fact("Held-out data", held_out(run)) + fact("Sample text", text_of(run)) +
+         fact("From, to", when(run)) + fact("Goes on from", origins(run)) + fact("Model", machine(run)) +
+         fact("Command", code(run.command)) + fact("Program", escaped(run.version)) +
+         fact("Tokenizer", escaped(run.tokenizer_name)) + fact("Training data", data(run)) +
+         fact("Held-out data", held_out(run)) + fact("Sample text", text_of(run)) +
          fact("Written in training", texts_of(run)) + fact("Folder", code(run.folder)) +
          fact("Configuration", configuration(run)) + "</dl>";
 }

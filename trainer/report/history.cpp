@@ -76,6 +76,8 @@ class Reader {
         h_.data.push_back(
             {as_object(source).value("name", ""), source.value("content", ""), count_at(source, "samples", 0)});
     }
+    if (const std::string from = start.value("resumed_from", ""); !from.empty())
+      h_.origins.push_back({from, start.value("other_decay", ""), count_at(start, "completed_steps", 0)});
     time_of_day(start);
     planned(start);
     tokens_a_step_ = at_least_0(start, "tokens", tokens_a_step_);

@@ -42,6 +42,12 @@ struct History {
   int64_t ranks = 0, parameters = 0, planned_steps = 0;
   std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: its hash
   std::vector<Source> data;
+  // Checkpoints from which a start took over another run, or its own with another decay of the learning rate.
+  struct Origin {
+    std::string checkpoint, decay;  // decay: what is other about it
+    int64_t step = 0;
+  };
+  std::vector<Origin> origins;
   int64_t samples = 0;                         // trained on
   double began = no_number, last = no_number;  // seconds since 1970: the first start, the last line
 

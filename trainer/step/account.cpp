@@ -10,6 +10,7 @@ const char* name_of(Account account) {
                                                "attention",
                                                "elementwise",
                                                "optimizer",
+                                               "Muon's directions",
                                                "work slowed by transfers",
                                                "gathers",
                                                "scatters",
@@ -34,8 +35,9 @@ Accounts& operator+=(Accounts& a, const Accounts& b) {
   return a;
 }
 
-Account account_of_op(Cost::Kind kind) {
-  switch (kind) {
+Account account_of_op(const Cost& cost) {
+  if (cost.directions) return Account::directions;
+  switch (cost.kind) {
     case Cost::Kind::gemm:
     case Cost::Kind::gemm_add: return Account::gemm;
     case Cost::Kind::attention: return Account::attention;
@@ -47,7 +49,7 @@ Account account_of_op(Cost::Kind kind) {
 
 Account account_of_wait(Channel channel, Transfer transfer) {
   switch (channel) {
-    case Channel::tensor:
+    case Channel::tensor: return transfer == Transfer::all_to_all ? Account::directions : Account::tensor_sums;
     case Channel::heads: return Account::tensor_sums;
     case Channel::data: return Account::copy_sums;
     case Channel::forward:

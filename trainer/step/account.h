@@ -17,9 +17,10 @@ enum class Account : uint8_t {
   attention,
   elementwise,
   optimizer,    // update and norm
+  directions,   // what Muon makes of momentum, and waits for the tensor-parallel group in it
   slowed,       // work that takes longer beside a transfer (measured: part of the work itself)
   gathers,      // waits for weights (measured, as all waits for others: for the slowest of them as well)
-  scatters,     // waits for sums of gradients, over the shard group
+  scatters,     // waits for sums of gradients, over the shard group, and for Muon's exchanges there
   tensor_sums,  // waits for the tensor-parallel group
   copy_sums,    // waits for sums over copies
   messages,     // waits while a message travels (measured: the calls that begin one)
@@ -41,7 +42,7 @@ inline double at(const Accounts& accounts, Account account) { return accounts[st
 double total(const Accounts& accounts);
 Accounts& operator+=(Accounts& a, const Accounts& b);
 
-Account account_of_op(Cost::Kind kind);
+Account account_of_op(const Cost& cost);
 Account account_of_wait(Channel channel, Transfer transfer);
 
 // Time is spent on one thing after another, some of it inside of others: each moment goes to the innermost, so whatever

@@ -4,12 +4,15 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "trainer/parallel/matrices.h"
 #include "trainer/step/learning_rate.h"
 
 namespace megalith {
 
-Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const Needs& needs, Memory& memory)
-    : units_(units),
+Optimizer::Optimizer(const Config& config, const Plan& plan, const std::vector<Unit>& units, const Needs& needs,
+                     Memory& memory)
+    : plan_(plan),
+      units_(units),
       rule_(make_update_rule(config)),
       config_(config.optimizer),
       stochastic_(config.precision.stochastic_rounding),
@@ -21,13 +24,13 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const
   const Unit* on_host = nullptr;
   for (const Unit& unit : units)
     if (unit.plan().optimizer_on_host && !unit.plan().frozen) on_host = &unit;
-  for (const char* path : rule_->state_paths()) {
-    State state{path, {}};
+  for (const UpdateRule::State& kind : rule_->states()) {
+    State state{.path = kind.path, .of_matrices = kind.of_matrices};
     for (const Unit& unit : units) {
-      const UnitPlan& plan = unit.plan();
-      const MemoryPlace place = plan.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
-      state.by_unit.push_back(plan.frozen ? Tensor{}
-                                          : memory.at(MemoryClass::optimizer, place).tensor(type, {plan.shard.size()}));
+      state.elements.push_back(elements_with(kind, unit.plan()));
+      state.by_unit.push_back(
+          memory.at(MemoryClass::optimizer, unit.plan().optimizer_on_host ? MemoryPlace::host : MemoryPlace::device)
+              .tensor(type, {state.elements.back().size()}));
     }
     state_.push_back(std::move(state));
   }
@@ -44,7 +47,7 @@ void Optimizer::initialize(Stream& s) {
   for (const State& state : state_)
     for (size_t i = 0; i < units_.size(); i++) {
       const Tensor& values = state.by_unit[i];
-      if (values.empty()) continue;
+      if (values.numel() == 0) continue;
       const bool on_host = units_[i].plan().optimizer_on_host;
       const Tensor zeros = on_host ? Tensor(units_[i].gradient().raw(), values.dtype(), values.shape()) : values;
       fill(s, zeros, 0);
@@ -58,100 +61,159 @@ Tensor Optimizer::loss_scale() const { return loss_scaling_.initial > 0 ? next_l
 
 void Optimizer::decide(Stream& s, int64_t step, Tensor sums) {
   learning_rate_ = learning_rate_at(config_, step);
+  muon_learning_rate_ = learning_rate_at(muon_rates(config_), step);
   rounding_key_ = rounding_key(seed_, step);
   rule_->decide(s, decision_, sums, learning_rate_);
 }
 
 void Optimizer::obey(Stream& s, const Instruction& i) {
-  const auto slot = static_cast<size_t>(i.slot), u = static_cast<size_t>(i.unit);
+  using Op = Instruction::Op;
   switch (i.op) {
-    case Instruction::Op::fetch_state: return fetch(s, i);
-    case Instruction::Op::put_state: return put(s, i);
-    case Instruction::Op::await_state:
-      for (Pending& copy : staging_[slot].copies) copy.wait();
-      staging_[slot].copies.clear();
+    case Op::fetch_state:
+    case Op::fetch_momentum: return fetch(s, i);
+    case Op::put_state:
+    case Op::put_momentum: return put(s, i);
+    case Op::await_state: {
+      std::vector<Pending>& copies = staging_[static_cast<size_t>(i.slot)].copies;
+      for (Pending& copy : copies) copy.wait();
+      copies.clear();
       return;
-    case Instruction::Op::update: {
-      const Unit& unit = units_[u];
-      const auto part = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
-      UpdateRule::Elements all;
-      if (i.slot == Instruction::none) {
-        all.master = part(unit.master());
-        for (const State& state : state_) all.state.push_back(part(state.by_unit[u]));
-      } else {
-        Staging buffer = front(staging_[slot], i.part.size());
-        all.master = buffer.master;
-        all.state = std::move(buffer.state);
-      }
-      if (unit.has_own_working() && !unit.working_on_host()) all.working = part(unit.working());
-      all.gradient = part(unit.gradient());
-      return update(s, unit, i.part, all);
     }
+    case Op::momentum: return momentum(s, part_of(i));
+    case Op::update: return update(s, part_of(i));
     default: FAIL("an optimizer is given an instruction {}", static_cast<int>(i.op));
   }
 }
 
-void Optimizer::update(Stream& s, const Unit& unit, Interval part, const UpdateRule::Elements& all) const {
-  const UnitPlan& plan = unit.plan();
-  const int64_t first = plan.shard.begin + part.begin;
-  Rounding rounding{.stochastic = stochastic_, .key = rounding_key_};
-  const auto update_range = [&](Interval here, bool decay) {
-    const auto at = [&](const Tensor& t) { return t.empty() ? t : t.flat(here.begin - first, here.end - first); };
-    UpdateRule::Elements e{.master = at(all.master),
-                           .state = {},
-                           .working = at(all.working),
-                           .gradient = at(all.gradient),
-                           .decay = decay};
-    for (const Tensor& state : all.state) e.state.push_back(at(state));
+Tensor Optimizer::Part::Held::at(Interval here) const {
+  return tensor.empty() ? tensor : tensor.flat(here.begin - elements.begin, here.end - elements.begin);
+}
+
+Interval Optimizer::held(size_t k, const Instruction& i) const {
+  const auto u = static_cast<size_t>(i.unit);
+  const int64_t first = units_[u].plan().shard.begin;
+  return intersect(state_[k].elements[u], {first + i.part.begin, first + i.part.end});
+}
+
+Optimizer::Part Optimizer::part_of(const Instruction& i) const {
+  const auto u = static_cast<size_t>(i.unit);
+  const Unit& unit = units_[u];
+  const Interval shard = unit.plan().shard, here{shard.begin + i.part.begin, shard.begin + i.part.end};
+  Part part{.unit = unit,
+            .elements = here,
+            .master = {unit.master(), shard},
+            .working = {},
+            .gradient = {unit.gradient(), shard},
+            .state = {}};
+  if (unit.has_own_working() && !unit.working_on_host()) part.working = {unit.working(), shard};
+  if (i.slot == Instruction::none) {
+    for (const State& state : state_) part.state.push_back({state.by_unit[u], state.elements[u]});
+    return part;
+  }
+  const Staging& buffer = staging_[static_cast<size_t>(i.slot)];
+  part.master = {buffer.master, here};
+  for (size_t k = 0; k < state_.size(); k++) part.state.push_back({buffer.state[k], held(k, i)});
+  return part;
+}
+
+UpdateRule::Elements Optimizer::elements(const Part& part, Interval here, bool decay) const {
+  UpdateRule::Elements e{.master = part.master.at(here),
+                         .state = {},
+                         .working = part.working.at(here),
+                         .gradient = part.gradient.at(here),
+                         .decay = decay};
+  return e;
+}
+
+template <class Update>
+void Optimizer::by_draws(const Unit& unit, const PlacedParam& param, Interval within, Update update) const {
+  Rounding rounding{.stochastic = stochastic_, .key = rounding_key_, .stream = param.spec.id};
+  const int64_t first = unit.plan().shard.begin;
+  for (const auto& [shard, local] : unit.shards_of(param, within)) {
+    rounding.begin = shard.elements.begin;
+    rounding.columns = columns_of(shard);
+    update(Interval{first + local, first + local + shard.numel()}, rounding);
+  }
+}
+
+void Optimizer::momentum(Stream& s, const Part& part) const {
+  const UnitPlan& plan = part.unit.plan();
+  const auto update_range = [&](Interval here, const Rounding& rounding) {
+    for (size_t k = 0; k < state_.size(); k++)
+      if (state_[k].of_matrices)
+        rule_->momentum(s, part.state[k].at(here), part.gradient.at(here), decision_, rounding);
+  };
+  const Interval within = intersect(part.elements, plan.matrices);
+  if (!stochastic_) return update_range(within, {});
+  for (const PlacedParam& param : plan.params) by_draws(part.unit, param, within, update_range);
+}
+
+void Optimizer::update_matrices(Stream& s, const Part& part) const {
+  const UnitPlan& plan = part.unit.plan();
+  for (const Matrix& matrix : matrices_of(plan_, static_cast<size_t>(&part.unit - units_.data()))) {
+    const PlacedParam& param = plan.params[matrix.param];
+    const auto move = [&](Interval here, const Rounding& rounding) {
+      rule_->move(s, elements(part, here, param.spec.decay), matrix.rows, matrix.columns, decision_,
+                  muon_learning_rate_, rounding);
+    };
+    const Interval within = intersect(matrix.local, part.elements);
+    if (within.size() == 0) continue;
+    if (stochastic_)
+      by_draws(part.unit, param, within, move);
+    else
+      move(within, {});
+  }
+}
+
+void Optimizer::update(Stream& s, const Part& part) const {
+  const UnitPlan& plan = part.unit.plan();
+  if (plan.matrices.size() > 0) update_matrices(s, part);
+  const Interval others = intersect(part.elements, {plan.matrices.end, plan.numel});
+  const auto update_range = [&](Interval here, bool decay, const Rounding& rounding) {
+    UpdateRule::Elements e = elements(part, here, decay);
+    for (size_t k = 0; k < state_.size(); k++)
+      if (!state_[k].of_matrices) e.state.push_back(part.state[k].at(here));
     rule_->update(s, e, decision_, learning_rate_, rounding);
   };
-  const Interval within{first, plan.shard.begin + part.end};
   if (stochastic_) {  // parameter by parameter, since a draw belongs to a place in one
     for (const PlacedParam& param : plan.params)
-      for (const auto& [shard, local] : unit.shards_of(param, within)) {
-        rounding.stream = param.spec.id;
-        rounding.begin = shard.elements.begin;
-        rounding.columns = columns_of(shard);
-        const int64_t begin = plan.shard.begin + local;
-        update_range({begin, begin + shard.numel()}, param.spec.decay);
-      }
+      by_draws(part.unit, param, others,
+               [&](Interval here, const Rounding& rounding) { update_range(here, param.spec.decay, rounding); });
     return;
   }
   for (bool decay : {true, false}) {
     const Interval range = decay ? Interval{0, plan.decayed} : Interval{plan.decayed, plan.numel};
-    if (const Interval here = intersect(range, within); here.size() > 0) update_range(here, decay);
+    if (const Interval here = intersect(range, others); here.size() > 0) update_range(here, decay, {});
   }
 }
 
 // A part lies at the front of its buffer.
-Optimizer::Staging Optimizer::front(const Staging& buffer, int64_t numel) const {
-  const auto at = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, numel); };
-  Staging part{.master = at(buffer.master), .state = {}, .working = at(buffer.working)};
-  for (const Tensor& state : buffer.state) part.state.push_back(at(state));
-  return part;
-}
-
 void Optimizer::fetch(Stream& s, const Instruction& i) {
   const auto u = static_cast<size_t>(i.unit);
   Staging& buffer = staging_[static_cast<size_t>(i.slot)];
-  const Staging to = front(buffer, i.part.size());
-  const auto from = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
-  buffer.copies.push_back(s.to_device(to.master, from(units_[u].master())));
+  const bool momentum = i.op == Instruction::Op::fetch_momentum;
+  const auto from_host = [&](const Tensor& to, const Tensor& from) { buffer.copies.push_back(s.to_device(to, from)); };
+  if (!momentum) from_host(buffer.master.flat(0, i.part.size()), units_[u].master().flat(i.part.begin, i.part.end));
   for (size_t k = 0; k < state_.size(); k++)
-    buffer.copies.push_back(s.to_device(to.state[k], from(state_[k].by_unit[u])));
+    if (const Interval here = held(k, i); state_[k].of_matrices == momentum && here.size() > 0)
+      from_host(buffer.state[k].flat(0, here.size()), Part::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here));
 }
 
 // The working copy is rounded from what the master is now, whether or not it was updated.
 void Optimizer::put(Stream& s, const Instruction& i) {
   const auto u = static_cast<size_t>(i.unit);
   Staging& buffer = staging_[static_cast<size_t>(i.slot)];
-  const Staging from = front(buffer, i.part.size());
-  const auto to = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
-  if (!from.working.empty()) copy(s, from.working, from.master);
-  buffer.copies.push_back(s.to_host(to(units_[u].master()), from.master));
+  const bool momentum = i.op == Instruction::Op::put_momentum;
+  const auto part = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
+  const auto front = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, i.part.size()); };
+  const auto to_host = [&](const Tensor& to, const Tensor& from) { buffer.copies.push_back(s.to_host(to, from)); };
+  const Tensor working = momentum ? Tensor{} : front(buffer.working);
+  if (!working.empty()) copy(s, working, front(buffer.master));
+  if (!momentum) to_host(part(units_[u].master()), front(buffer.master));
   for (size_t k = 0; k < state_.size(); k++)
-    buffer.copies.push_back(s.to_host(to(state_[k].by_unit[u]), from.state[k]));
-  if (!from.working.empty()) buffer.copies.push_back(s.to_host(to(units_[u].working()), from.working));
+    if (const Interval here = held(k, i); state_[k].of_matrices == momentum && here.size() > 0)
+      to_host(Part::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here), buffer.state[k].flat(0, here.size()));
+  if (!working.empty()) to_host(part(units_[u].working()), working);
 }
 
 Optimizer::History Optimizer::history(Stream& s) const {

@@ -17,8 +17,8 @@ namespace megalith {
 class Optimizer {
  public:
   // State in the optimizer arena, uninitialised, of each unit where its master is, and staging buffers as `needs` has
-  // them. `units` must outlive it.
-  Optimizer(const Config& config, const std::vector<Unit>& units, const Needs& needs, Memory& memory);
+  // them. `plan` and `units` must outlive it.
+  Optimizer(const Config& config, const Plan& plan, const std::vector<Unit>& units, const Needs& needs, Memory& memory);
 
   // As before the first update. Gradients are used up.
   void initialize(Stream& s);
@@ -26,7 +26,8 @@ class Optimizer {
   // Decides what `step`, counted from 0, does with the gradients, from the sums of all ranks: decide_update.h. Its
   // learning rate is that of the updates that follow.
   void decide(Stream& s, int64_t step, Tensor sums);
-  // fetch_state, await_state, update and put_state, of the step that was decided last.
+  // fetch_state, await_state, update and put_state, and those of momentum, of the step that was decided last. An update
+  // of matrices finds their directions where their gradients were.
   void obey(Stream& s, const Instruction& i);
   // (UpdateState::numel) f64, the same on every rank: what was decided.
   Tensor decision() const { return decision_; }
@@ -47,26 +48,49 @@ class Optimizer {
   History history(Stream& s) const;
   void restore(Stream& s, const History& history);
 
-  // State tensors by path, one (S) f32 or bf16 for each unit, laid out as the unit's master; empty where it is frozen.
+  // State tensors by path, one f32 or bf16 for each unit, of those elements of its shard that have such state: none where
+  // it is frozen.
   struct State {
     std::string path;  // "moments/first"
-    std::vector<Tensor> by_unit;
+    bool of_matrices = false;
+    std::vector<Interval> elements{};  // of the unit
+    std::vector<Tensor> by_unit{};
   };
   const std::vector<State>& state() const { return state_; }
 
  private:
-  // Master weights and state of a part of a unit that are on the device for its update.
+  // Master weights and state of a part of a unit that are on the device for its update, each at the front.
   struct Staging {
     Tensor master;
     std::vector<Tensor> state;
     Tensor working;  // empty unless the working copy is on the host
     std::vector<Pending> copies{};
   };
-  Staging front(const Staging& buffer, int64_t numel) const;
+  // A part of a unit where it is updated. `elements` are of the unit, and each tensor has its own of them.
+  struct Part {
+    struct Held {
+      Tensor tensor;
+      Interval elements{};
+      Tensor at(Interval here) const;  // an empty tensor where none is held
+    };
+    const Unit& unit;
+    Interval elements;
+    Held master, working, gradient;
+    std::vector<Held> state;
+  };
+  Part part_of(const Instruction& i) const;
+  Interval held(size_t state, const Instruction& i) const;  // of the part, elements of the unit
   void fetch(Stream& s, const Instruction& i);
   void put(Stream& s, const Instruction& i);
-  void update(Stream& s, const Unit& unit, Interval part, const UpdateRule::Elements& all) const;
+  void momentum(Stream& s, const Part& part) const;
+  void update(Stream& s, const Part& part) const;
+  void update_matrices(Stream& s, const Part& part) const;
+  // Calls update(elements, rounding) for runs of one parameter that together are `within` it.
+  template <class Update>
+  void by_draws(const Unit& unit, const PlacedParam& param, Interval within, Update update) const;
+  UpdateRule::Elements elements(const Part& part, Interval here, bool decay) const;
 
+  const Plan& plan_;
   const std::vector<Unit>& units_;
   std::unique_ptr<UpdateRule> rule_;
   OptimizerConfig config_;
@@ -78,7 +102,7 @@ class Optimizer {
   Tensor decision_;
   std::vector<Staging> staging_;
   // These are of the step that was decided last.
-  double learning_rate_ = 0;
+  double learning_rate_ = 0, muon_learning_rate_ = 0;
   uint64_t rounding_key_ = 0;
 };
 

@@ -27,12 +27,13 @@ std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>
     if (!plan.is_saved(unit)) continue;
     const MemoryPlace place = unit.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
     for (const Interval part : saved_parts(plan, u)) {
-      const auto add = [&](const std::string& path, const Tensor& shard) {
-        all.push_back({path, u, part, place, shard.flat(part.begin - unit.shard.begin, part.end - unit.shard.begin)});
+      const auto add = [&](const std::string& path, const Tensor& values, Interval held) {
+        const Interval here = intersect(part, held);
+        if (here.size() > 0)
+          all.push_back({path, u, here, place, values.flat(here.begin - held.begin, here.end - held.begin)});
       };
-      add("", units[u].master());
-      for (const Optimizer::State& state : optimizer.state())
-        if (!unit.frozen) add(state.path, state.by_unit[u]);
+      add("", units[u].master(), unit.shard);
+      for (const Optimizer::State& state : optimizer.state()) add(state.path, state.by_unit[u], state.elements[u]);
     }
   }
   return all;

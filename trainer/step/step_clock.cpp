@@ -25,7 +25,7 @@ double StepClock::align() {
 }
 
 void StepClock::begin_op(const char* name, const Cost& cost) {
-  mark({.what = Mark::What::op, .account = account_of_op(cost.kind), .name = name});
+  mark({.what = Mark::What::op, .account = account_of_op(cost), .name = name});
 }
 
 void StepClock::begin_transfer(int64_t ticket, int channel, Transfer transfer) {

@@ -37,7 +37,8 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
       plan_(plan),
       runtime_(runtime),
       stage_(plan, runtime, true),
-      optimizer_(config, stage_.sharding().units(), stage_.needs(), runtime.memory),
+      optimizer_(config, plan, stage_.sharding().units(), stage_.needs(), runtime.memory),
+      directions_(plan, runtime, stage_.sharding().units(), stage_.needs()),
       saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)),
       rank_stats_(plan.rank, plan.mesh.size(), runtime.memory) {
   if (saves_asynchronously(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
@@ -100,6 +101,9 @@ void Trainer::obey(const Instruction& i) {
     case Op::decide:
       if (copy_) copy_->wait();  // of what the updates change
       return optimizer_.decide(runtime_.stream, step_, sums_);
+    case Op::send_momentum:
+    case Op::orthogonalize:
+    case Op::await_directions: return directions_.obey(i);
     default: return optimizer_.obey(runtime_.stream, i);
   }
 }

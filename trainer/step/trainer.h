@@ -11,6 +11,7 @@
 #include "configs/config.h"
 #include "trainer/parallel/decoder.h"
 #include "trainer/parallel/stage.h"
+#include "trainer/step/directions.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/rank_stats.h"
 #include "trainer/step/saved_state.h"
@@ -75,6 +76,7 @@ class Trainer {
   Stream& stream() { return runtime_.stream; }
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return optimizer_; }
+  Directions& directions() { return directions_; }
   const Plan& plan() const { return plan_; }
 
  private:
@@ -96,6 +98,7 @@ class Trainer {
   Runtime& runtime_;
   Stage stage_;
   Optimizer optimizer_;
+  Directions directions_;            // of Muon's matrices
   int64_t num_units_;                // of the whole model
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
   std::vector<SavedTensor> saved_;

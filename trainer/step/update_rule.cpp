@@ -1,6 +1,10 @@
 #include "trainer/step/update_rule.h"
 
-#include <array>
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/muon.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 
@@ -20,10 +24,7 @@ class AdamWRule : public UpdateRule {
  public:
   explicit AdamWRule(const Config& config) : config_(config.optimizer), rules_(update_rules(config)) {}
 
-  std::span<const char* const> state_paths() const override {
-    static constexpr std::array<const char*, 2> paths{"moments/first", "moments/second"};
-    return paths;
-  }
+  std::vector<State> states() const override { return {{"moments/first"}, {"moments/second"}}; }
 
   void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate) const override {
     decide_update(s, decision, sums, rules_, adamw(learning_rate, false));
@@ -48,7 +49,35 @@ class AdamWRule : public UpdateRule {
   UpdateRules rules_;
 };
 
+class MuonRule : public AdamWRule {
+ public:
+  explicit MuonRule(const Config& config) : AdamWRule(config), decay_(config.optimizer.weight_decay) {}
+
+  std::vector<State> states() const override {
+    std::vector<State> all = AdamWRule::states();
+    all.push_back({momentum_path, true});
+    return all;
+  }
+  void momentum(Stream& s, Tensor momentum, Tensor gradient, Tensor decision, const Rounding& rounding) const override {
+    muon_momentum(s, momentum, gradient, decision, rounding);
+  }
+  void move(Stream& s, const Elements& e, int64_t rows, int64_t columns, Tensor decision, double learning_rate,
+            const Rounding& rounding) const override {
+    const double size = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+    muon_update(s, e.master, e.working, e.gradient, decision,
+                {.learning_rate = learning_rate, .weight_decay = e.decay ? decay_ : 0, .size = size}, rounding);
+  }
+
+ private:
+  double decay_;
+};
+
 }  // namespace
+
+void UpdateRule::momentum(Stream&, Tensor, Tensor, Tensor, const Rounding&) const { FAIL("the rule has no momentum"); }
+void UpdateRule::move(Stream&, const Elements&, int64_t, int64_t, Tensor, double, const Rounding&) const {
+  FAIL("the rule moves nothing in directions");
+}
 
 UpdateRules update_rules(const Config& config) {
   return {.max_norm = config.optimizer.gradient_clip,
@@ -57,6 +86,15 @@ UpdateRules update_rules(const Config& config) {
           .loss_scaling = loss_scaling(config.precision)};
 }
 
-std::unique_ptr<UpdateRule> make_update_rule(const Config& config) { return std::make_unique<AdamWRule>(config); }
+Interval elements_with(const UpdateRule::State& state, const UnitPlan& unit) {
+  if (unit.frozen) return {};
+  const Interval matrices = unit.matrices.size() > 0 ? unit.matrices : Interval{};  // they come first
+  return intersect(unit.shard, state.of_matrices ? matrices : Interval{matrices.end, unit.numel});
+}
+
+std::unique_ptr<UpdateRule> make_update_rule(const Config& config) {
+  if (config.optimizer.algorithm == Algorithm::muon) return std::make_unique<MuonRule>(config);
+  return std::make_unique<AdamWRule>(config);
+}
 
 }  // namespace megalith

@@ -48,6 +48,8 @@ struct RunHeader {
   std::string command = {};
   RunFingerprint fingerprint = {};
   std::string held_out = {};  // content_of_source() of data.validation
+  // A checkpoint of another folder, or one that goes on with another decay, and how that differs.
+  std::string resumed_from = {}, other_decay = {};
 };
 
 struct Reporting {

@@ -141,6 +141,8 @@ Rates Run::rates() const {
 
 RunHeader Run::header() const {
   const std::string text = to_toml(config_);
+  const Checkpointer::Origin& origin = checkpointer_.origin();
+  const bool of_another = !origin.decay.empty() || !origin.checkpoint.starts_with(config_.checkpoint.directory + "/");
   return {.version = version(),
           .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
           .layout = work_.plan.mesh.summary(),
@@ -151,7 +153,9 @@ RunHeader Run::header() const {
           .threads = threads_,
           .command = command_line(),
           .fingerprint = inputs_.fingerprint.value_or(RunFingerprint{}),
-          .held_out = inputs_.held_out && session_.rank() == 0 ? content_of_sources(inputs_.held_out->loader) : ""};
+          .held_out = inputs_.held_out && session_.rank() == 0 ? content_of_sources(inputs_.held_out->loader) : "",
+          .resumed_from = of_another ? origin.checkpoint : "",
+          .other_decay = origin.decay};
 }
 
 }  // namespace megalith

@@ -58,6 +58,10 @@ void ObservedRun::start() {
     const int64_t C = seen.cols();
     record(flat_shard(name, {rows, C}, {first_row * C, first_row * C + seen.numel()}), seen);
   });
+  if (config().optimizer.algorithm == Algorithm::muon)  // it makes directions of them, where they are
+    work_.trainer->stage().follow([this](const Instruction* i) {
+      if (i != nullptr && i->op == Instruction::Op::decide) record_gradients();
+    });
   record_weights();
   if (fault_.step == 0) work_.trainer->weights_loaded();
 }
@@ -71,7 +75,7 @@ void ObservedRun::step(int64_t step, const Loader* data) {
                       &scalars);
   work_.runtime->stream.synchronize();
   record_scalar("mean loss", scalars.loss);
-  record_gradients();
+  if (config().optimizer.algorithm != Algorithm::muon) record_gradients();
   record_scalar("gradient norm", scalars.grad_norm);
   record_weights();
 }

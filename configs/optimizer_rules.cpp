@@ -1,0 +1,92 @@
+#include "configs/rules.h"
+
+namespace megalith {
+namespace {
+
+using Found = std::optional<Problem>;
+
+Found check_optimizer_state(const Config& config) {
+  const PrecisionConfig& precision = config.precision;
+  if (precision.master == StorageType::bf16 && precision.compute != ComputeType::bf16)
+    return problem(config, "precision.master",
+                   "holds fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
+                   to_string(precision.compute));
+  if (precision.stochastic_rounding && precision.master != StorageType::bf16 && precision.moments != StorageType::bf16)
+    return problem(config, "precision.stochastic_rounding",
+                   "has nothing to round: precision.master and precision.moments are fp32; set bf16 there, or false");
+  return {};
+}
+
+Found check_learning_rate(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.min_learning_rate > optimizer.learning_rate)
+    return problem(config, "optimizer.min_learning_rate",
+                   "is above optimizer.learning_rate = {}; the decay only goes down", optimizer.learning_rate);
+  // warmup_steps may exceed train.steps: a shortened recipe keeps its learning rates.
+  const bool own_rate = optimizer.muon_learning_rate > 0;
+  if (optimizer.algorithm != Algorithm::muon && (own_rate || optimizer.muon_min_learning_rate > 0))
+    return problem(config, own_rate ? "optimizer.muon_learning_rate" : "optimizer.muon_min_learning_rate",
+                   "has no use with optimizer.algorithm = \"{}\"; set 0 here, or \"muon\" there",
+                   to_string(optimizer.algorithm));
+  if (const OptimizerConfig rates = muon_rates(optimizer); rates.min_learning_rate > rates.learning_rate)
+    return problem(config, "optimizer.muon_min_learning_rate",
+                   "makes the lowest rate of Muon's matrices {}, above their highest, {}; the decay only goes down",
+                   rates.min_learning_rate, rates.learning_rate);
+  if (optimizer.decay_begin > 0 && optimizer.decay_begin < optimizer.warmup_steps)
+    return problem(
+        config, "optimizer.decay_begin",
+        "is within the warm-up, optimizer.warmup_steps = {}; raise it, or set 0 to decay from the warm-up on",
+        optimizer.warmup_steps);
+  if (optimizer.decay != Decay::constant && optimizer.decay_begin > optimizer.decay_steps)
+    return problem(config, "optimizer.decay_begin",
+                   "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
+                   optimizer.decay_steps);
+  if (optimizer.decay != Decay::constant && optimizer.warmup_steps > optimizer.decay_steps)
+    return problem(config, "optimizer.warmup_steps",
+                   "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
+                   optimizer.decay_steps);
+  return {};
+}
+
+Found check_loss_scale(const Config& config) {
+  const PrecisionConfig& precision = config.precision;
+  if (precision.loss_scale != 0 && precision.compute != ComputeType::fp16)
+    return problem(config, "precision.loss_scale", "has no use with precision.compute = \"{}\"; set 0",
+                   to_string(precision.compute));
+  if (precision.initial_loss_scale < precision.minimum_loss_scale)
+    return problem(config, "precision.initial_loss_scale",
+                   "is below precision.minimum_loss_scale = {}; raise the one or lower the other",
+                   precision.minimum_loss_scale);
+  return {};
+}
+
+// What Muon's exchanges (trainer/parallel/matrices.h) cannot do.
+Found check_muon(const Config& config) {
+  if (config.optimizer.algorithm != Algorithm::muon) return {};
+  if (config.adapter.rank > 0)
+    return problem(config, "optimizer.algorithm",
+                   "updates matrices of layers, which adapter.rank = {} freezes; set \"adamw\" here, or 0 there",
+                   config.adapter.rank);
+  if (const int64_t heads = config.model.kv_heads(); heads < config.parallel.tensor_parallel_degree)
+    return problem(config, "optimizer.algorithm",
+                   "expects a key-value head or more on each of parallel.tensor_parallel_degree = {} ranks, and "
+                   "model.key_value_heads = {}; lower the degree to that, or set \"adamw\"",
+                   config.parallel.tensor_parallel_degree, heads);
+  return {};
+}
+
+}  // namespace
+
+OptimizerConfig muon_rates(OptimizerConfig config) {
+  if (config.muon_learning_rate > 0) config.learning_rate = config.muon_learning_rate;
+  if (config.muon_min_learning_rate > 0) config.min_learning_rate = config.muon_min_learning_rate;
+  return config;
+}
+
+std::optional<Problem> optimizer_problem(const Config& config) {
+  for (const auto check : {check_optimizer_state, check_learning_rate, check_muon, check_loss_scale})
+    if (Found found = check(config)) return found;
+  return {};
+}
+
+}  // namespace megalith

@@ -1,0 +1,30 @@
+// Newton-Schulz's iteration on one whole matrix (kernels/muon.h), by the products of linear layers. It works on the
+// Gram matrix of the shorter side, so a matrix and its transpose take the same work.
+#pragma once
+
+#include "kernels/base/arena.h"
+#include "kernels/base/stream.h"
+
+namespace megalith {
+
+class Orthogonalizer {
+ public:
+  // Memory for a matrix of the type, f32 or bf16, of up to `numel` elements, the shorter side up to `side`.
+  Orthogonalizer(Arena& arena, DType type, int64_t numel, int64_t side);
+
+  // Returns where the matrix of this shape is to be written, which orthogonalize() uses up.
+  Tensor input(int64_t rows, int64_t columns) const { return view(first_, rows, columns); }
+  // Returns the orthogonalised matrix (rows, columns), in this object's memory.
+  Tensor orthogonalize(Stream& s, int64_t rows, int64_t columns) const;
+
+ private:
+  static Tensor view(const Tensor& memory, int64_t rows, int64_t columns) {
+    return memory.flat(0, rows * columns).view({rows, columns});
+  }
+
+  Tensor first_, second_;  // matrices, in turn
+  Tensor gram_, square_;   // of the shorter side
+  Tensor wide_;            // a Gram matrix in f32, where the type is another
+};
+
+}  // namespace megalith
