@@ -9,6 +9,7 @@
 #include "configs/choices.h"
 #include "data/prepare.h"
 #include "data/quoted.h"
+#include "kernels/system/check.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/train/progress_bar.h"
