@@ -47,16 +47,24 @@ const Layouts usual{{4, "tensor=4 sequence recompute=selective"},
                      "full_shard shard=4 nodes=2 two_level recompute offload_optimizer=1 offload_parameters "
                      "microbatch=1"}};
 
-// Of six heads and 136 features, which four ranks do not divide; and of three layers.
-Layouts layouts_of(const std::string& family) {
+// Those that the model's sizes allow of. The references have two or three layers, and others that are made like them
+// (MEGALITH_REFERENCE) more.
+Layouts layouts_of(const Family& family) {
+  const nlohmann::json recipe = family.recipe();
+  const int64_t heads = recipe.at("heads"), features = recipe.at("ffn"), layers = recipe.at("layers");
   Layouts layouts = usual;
-  if (family == "llama2")
+  if (heads % 4 != 0 || features % 4 != 0)
     std::erase_if(layouts, [](const auto& l) { return l.second.find("tensor=4") != l.second.npos; });
-  if (family == "mistral") {
-    layouts.insert(layouts.end(), {{3, "pipeline=3 microbatch=1"},
-                                   {6, "pipeline=3 shard_optimizer microbatch=1"},
-                                   {6, "tensor=2 pipeline=3 layers=1,1,1 recompute"}});
-  }
+  const auto add = [&](const Layouts& more) { layouts.insert(layouts.end(), more.begin(), more.end()); };
+  if (layers == 3)
+    add({{3, "pipeline=3 microbatch=1"},
+         {6, "pipeline=3 shard_optimizer microbatch=1"},
+         {6, "tensor=2 pipeline=3 layers=1,1,1 recompute"}});
+  if (layers >= 4)
+    add({{2, "pipeline=2 virtual=2 microbatch=1"},
+         {4, "pipeline=2 virtual=2 gpipe full_shard recompute=selective microbatch=1"},
+         {4, "tensor=2 sequence pipeline=2 virtual=2 active=2 recompute microbatch=1"},
+         {8, "tensor=2 pipeline=4 microbatch=1"}});
   return layouts;
 }
 
@@ -71,7 +79,7 @@ TEST_P(Families, TakeTheCourseOfTheReferenceInEveryLayout) {
   const Scratch scratch;
   family_.write_config(scratch, family_.folder());
   const std::vector<Step> expected = family_.steps();
-  Layouts layouts = layouts_of(family_.name);
+  Layouts layouts = layouts_of(family_);
   EXPECT_GE(layouts.size(), 12u);
   layouts.resize(std::min(layouts.size(), static_cast<size_t>(taken("Families.layouts"))));
   std::map<int, std::vector<Training>> by_ranks;

@@ -20,7 +20,7 @@ namespace {
 // Twelve heads, with all that can be beside them: biases of q, k and v, norms of q and k, turned positions.
 Config model_of_heads(int64_t key_value_heads) {
   Config config = deep_model(4);
-  config.model.layers = 2;
+  config.model.layers = 4;
   config.model.heads = 12;
   config.model.head_size = 2;
   config.model.key_value_heads = key_value_heads;
@@ -45,6 +45,7 @@ std::vector<Config> layouts_of_heads() {
           c.parallel.tensor_parallel_degree = tensor;
           c.parallel.pipeline_parallel_degree = pipeline;
           c.parallel.sequence_parallel = sequence;
+          c.parallel.virtual_stages = pipeline > 1 && sequence ? 2 : 1;
           c.parallel.sharding_strategy = std::array{ShardingStrategy::full_shard, ShardingStrategy::no_shard,
                                                     ShardingStrategy::shard_optimizer}[n++ % 3];
           all.push_back(c);
@@ -150,12 +151,14 @@ TEST(KeyValueHeads, StayAlikeInSixteenBits) {
   }
 }
 
-// Saved where ranks share heads, gone on from alone, and the other way round.
+// Saved where ranks share heads, gone on from alone, and the other way round. The rows of the residual that a rank has,
+// by which half of the layouts differ, are nothing that is saved.
 TEST(KeyValueHeads, AreSavedOnceAndGoneOnFromInAnyLayout) {
   const test::TemporaryFolder mine;
   const std::string home = session().broadcast_text(mine.path());
   int number = 0;
   for (Config layout : layouts_of_heads()) {
+    if (!layout.parallel.sequence_parallel) continue;
     SCOPED_TRACE(fmt::format("{} heads, {}", layout.model.kv_heads(), described(layout)));
     layout.checkpoint.directory = fmt::format("{}/{}", home, number++);
     Config one = model_of_heads(layout.model.kv_heads());
