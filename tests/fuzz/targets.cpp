@@ -89,7 +89,9 @@ bool read_chat_template(std::string_view bytes) {
 }
 
 bool read_adapter_config(std::string_view bytes) {
-  return refused_or([&] { check_peft_config(bytes, "adapter_config.json", {.rank = 8, .alpha = 16}); });
+  AdapterConfig here;
+  here.rank = 8;
+  return refused_or([&] { check_peft_config(bytes, "adapter_config.json", here); });
 }
 
 bool read_safetensors(std::string_view bytes) {
