@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "kernels/base/interval.h"
 #include "kernels/low_rank.h"
 #include "trainer/model/layer.h"
 
