@@ -13,15 +13,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // A model, its folder of Hugging Face, and the config of a run with adapters beside it.
-struct Family {
+struct AdaptedFamily {
   std::string name;
   Args model;
   std::string modules;  // of TOML
   Args peft_modules;
 };
-void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+void PrintTo(const AdaptedFamily& family, std::ostream* out) { *out << family.name; }
 
-const std::vector<Family> families{
+const std::vector<AdaptedFamily> adapted_families{
     {"gpt2", {}, "\"all-linear\"", {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}},
     {"llama",
      {"model.norm=rms", "model.bias=false", "model.qkv_bias=false", "model.tied_head=false", "model.positions=rotary",
@@ -34,7 +34,7 @@ const std::vector<Family> families{
      "[\"query_key_value\", \"dense_4h_to_h\"]",
      {"query_key_value", "dense_4h_to_h"}}};
 
-void make_base(const Scratch& scratch, const Family& family, const std::string& seed = "1",
+void make_base(const Scratch& scratch, const AdaptedFamily& family, const std::string& seed = "1",
                const std::string& folder = "base") {
   if (!fs::exists(scratch / "data")) {
     std::string text;
@@ -54,7 +54,7 @@ void make_base(const Scratch& scratch, const Family& family, const std::string& 
   succeed(megalith({"checkpoint", "export", folder + ".run", "--out", folder, "--type", "fp32"}), scratch);
 }
 
-void write_adapter_config(const Scratch& scratch, const Family& family, const std::string& more = "") {
+void write_adapter_config(const Scratch& scratch, const AdaptedFamily& family, const std::string& more = "") {
   write_file(scratch / "config.toml",
              "[adapter]\nrank = 4\nalpha = 6\ntarget_modules = " + family.modules +
                  "\n[data]\ntrain = \"data/train.bin\"\nshuffle = false\n[batch]\nglobal_batch_size = 4\n"
@@ -63,21 +63,21 @@ void write_adapter_config(const Scratch& scratch, const Family& family, const st
                  more);
 }
 
-Result evaluated(const Scratch& scratch, const std::string& checkpoint) {
+Result evaluation_of(const Scratch& scratch, const std::string& checkpoint) {
   return succeed(megalith({"evaluate", "--checkpoint", checkpoint, "--data", "data/train.bin", "--sequences", "4",
                            "--device", "cpu"}),
                  scratch);
 }
-double loss_of(const Result& said) { return std::stod(said.out.substr(said.out.find("loss ") + 5)); }
-std::string continued(const Scratch& scratch, const std::string& checkpoint) {
+double loss_said_in(const Result& said) { return std::stod(said.out.substr(said.out.find("loss ") + 5)); }
+std::string greedy_text(const Scratch& scratch, const std::string& checkpoint) {
   return succeed(megalith({"generate", "--checkpoint", checkpoint, "--prompt", "the old", "--tokens", "30",
                            "--temperature", "0", "--device", "cpu"}),
                  scratch)
       .out;
 }
 
-class AdapterRuns : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Families, AdapterRuns, testing::ValuesIn(families),
+class AdapterRuns : public testing::TestWithParam<AdaptedFamily> {};
+INSTANTIATE_TEST_SUITE_P(Families, AdapterRuns, testing::ValuesIn(adapted_families),
                          [](const auto& suite) { return suite.param.name; });
 
 TEST_P(AdapterRuns, resume_to_the_bit_and_are_merged) {
@@ -94,18 +94,18 @@ TEST_P(AdapterRuns, resume_to_the_bit_and_are_merged) {
   train(scratch.folder(), 2,
         {"adapter.dropout=0.1", "run.output=other", "batch.microbatch_size=1",
          GetParam().name == "llama" ? "parallel.sharding_strategy=full_shard" : "parallel.tensor_parallel_degree=2"});
-  const double loss = loss_of(evaluated(scratch, "run"));
-  EXPECT_NEAR(loss_of(evaluated(scratch, "other")), loss, 1e-5 * loss);
-  EXPECT_GT(std::abs(loss_of(evaluated(scratch, "base")) - loss), 1e-3) << "the adapters act";
+  const double loss = loss_said_in(evaluation_of(scratch, "run"));
+  EXPECT_NEAR(loss_said_in(evaluation_of(scratch, "other")), loss, 1e-5 * loss);
+  EXPECT_GT(std::abs(loss_said_in(evaluation_of(scratch, "base")) - loss), 1e-3) << "the adapters act";
   // The last evaluation of a run is of adapters beside the weights, that of a checkpoint of merged weights.
   train(scratch.folder(), 1,
         {"adapter.dropout=0.1", "run.output=validated", "data.validation=data/train.bin", "data.allow_overlap=true",
          "train.evaluate_batches=1"});
   EXPECT_NEAR(read_metrics(scratch / "validated").back().at("validation_loss").get<double>(),
-              loss_of(evaluated(scratch, "validated")), 1e-5 * loss);
+              loss_said_in(evaluation_of(scratch, "validated")), 1e-5 * loss);
   succeed(megalith({"checkpoint", "export", "run", "--out", "merged", "--merged", "--type", "fp32"}), scratch);
-  EXPECT_NEAR(loss_of(evaluated(scratch, "merged")), loss, 1e-6);
-  EXPECT_EQ(continued(scratch, "merged"), continued(scratch, "run"));
+  EXPECT_NEAR(loss_said_in(evaluation_of(scratch, "merged")), loss, 1e-6);
+  EXPECT_EQ(greedy_text(scratch, "merged"), greedy_text(scratch, "run"));
   // Weights of a run with adapters are where another may begin.
   write_file(scratch / "config.toml",
              "[data]\ntrain = \"data/train.bin\"\n[batch]\nglobal_batch_size = 4\n[train]\nsteps = 1\n[checkpoint]\n"
@@ -115,9 +115,9 @@ TEST_P(AdapterRuns, resume_to_the_bit_and_are_merged) {
 
 TEST(AdapterRun, another_base_is_refused_and_a_moved_one_is_found) {
   const Scratch scratch;
-  make_base(scratch, families[0]);
-  make_base(scratch, families[0], "2", "other");
-  write_adapter_config(scratch, families[0], "output = \"run\"\n");
+  make_base(scratch, adapted_families[0]);
+  make_base(scratch, adapted_families[0], "2", "other");
+  write_adapter_config(scratch, adapted_families[0], "output = \"run\"\n");
   train(scratch.folder(), 1, {"train.steps=2"});
   const auto manifest =
       nlohmann::json::parse(read_file(scratch / "run/checkpoints" + "/" + step_name(2) + "/manifest.json"));
@@ -135,14 +135,14 @@ TEST(AdapterRun, another_base_is_refused_and_a_moved_one_is_found) {
   EXPECT_NE(wrong.status, 0);
   EXPECT_NE(wrong.text().find("with the fingerprint " + fingerprint), std::string::npos) << wrong.text();
   train(scratch.folder(), 1, {"train.steps=3", "checkpoint.init_from=moved", "checkpoint.allow_changes=true"});
-  evaluated(scratch, "run");
+  evaluation_of(scratch, "run");
   fs::remove_all(scratch / "moved");
   const Result absent = run(megalith({"generate", "--checkpoint", "run", "--prompt", "a"}), scratch.folder(), 60);
   EXPECT_NE(absent.text().find("moved is not there; put it back"), std::string::npos) << absent.text();
 }
 
-class Peft : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Families, Peft, testing::ValuesIn(families),
+class Peft : public testing::TestWithParam<AdaptedFamily> {};
+INSTANTIATE_TEST_SUITE_P(Families, Peft, testing::ValuesIn(adapted_families),
                          [](const auto& suite) { return suite.param.name; });
 
 TEST_P(Peft, makes_trains_and_opens_what_we_do) {
@@ -171,9 +171,9 @@ TEST_P(Peft, makes_trains_and_opens_what_we_do) {
   succeed(megalith({"checkpoint", "export", "run", "--out", "exported"}), scratch);
   const auto opened =
       nlohmann::json::parse(peft({"open", "base", "exported", "data/train.bin", "64", "4", "the old"}).out);
-  const double loss = loss_of(evaluated(scratch, "run"));
+  const double loss = loss_said_in(evaluation_of(scratch, "run"));
   EXPECT_NEAR(opened[0].get<double>(), loss, 1e-5 * loss);
-  EXPECT_EQ(opened[1].get<std::string>() + "\n", continued(scratch, "run"));
+  EXPECT_EQ(opened[1].get<std::string>() + "\n", greedy_text(scratch, "run"));
 
   succeed(megalith({"checkpoint", "export", "run", "--out", "merged", "--merged", "--type", "fp32"}), scratch);
   const auto merged = nlohmann::json::parse(peft({"open", "merged", "", "data/train.bin", "64", "4", "the old"}).out);

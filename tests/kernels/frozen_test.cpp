@@ -25,7 +25,7 @@ class Floats {
   std::deque<std::vector<float>> memories_;
 };
 
-constexpr int64_t N = 40, C = 24;
+constexpr int64_t frozen_rows = 40, frozen_width = 24;
 
 TEST(Frozen, NormsGiveTheOtherGradients) {
   Stream s(World::cpu);
@@ -33,10 +33,10 @@ TEST(Frozen, NormsGiveTheOtherGradients) {
     std::vector<std::vector<float>> found[2];
     for (const bool frozen : {false, true}) {
       Floats t;
-      const Tensor dx = t.whole("dx", {N, C}), db = t.whole("db", {C}), dh = t.whole("dh", {N, C}),
-                   dw = t.whole("dw", {C});
-      const Tensor dy = t.whole("dy", {N, C}), x = t.whole("x", {N, C}), stat = t.whole("stat", {N, 2}),
-                   w = t.whole("w", {C});
+      const Tensor dx = t.whole("dx", {frozen_rows, frozen_width}), db = t.whole("db", {frozen_width}),
+                   dh = t.whole("dh", {frozen_rows, frozen_width}), dw = t.whole("dw", {frozen_width});
+      const Tensor dy = t.whole("dy", {frozen_rows, frozen_width}), x = t.whole("x", {frozen_rows, frozen_width}),
+                   stat = t.whole("stat", {frozen_rows, 2}), w = t.whole("w", {frozen_width});
       if (residual)
         residual_layernorm_backward(s, dx, dh, {}, frozen ? Tensor{} : dw, db, dy, x, stat, w, {.p = 0.3});
       else
@@ -53,9 +53,9 @@ TEST(Frozen, HeadNormsGiveTheOtherGradients) {
   std::vector<float> d_of[3], dk_of[3];
   for (const int frozen : {0, 1, 2}) {
     Floats t;
-    const Tensor d = t.whole("d", {N, dims.qkv_width()}), dk = t.whole("dk", {4}), dq = t.whole("dq", {4});
-    const Tensor x = t.whole("x", {N, dims.qkv_width()}), rstd = t.whole("rstd", {N, 4}), q = t.whole("q", {4}),
-                 k = t.whole("k", {4});
+    const Tensor d = t.whole("d", {frozen_rows, dims.qkv_width()}), dk = t.whole("dk", {4}), dq = t.whole("dq", {4});
+    const Tensor x = t.whole("x", {frozen_rows, dims.qkv_width()}), rstd = t.whole("rstd", {frozen_rows, 4}),
+                 q = t.whole("q", {4}), k = t.whole("k", {4});
     head_norm_backward(s, d, frozen > 0 ? Tensor{} : dq, frozen > 1 ? Tensor{} : dk, x, rstd, q, k, dims);
     d_of[frozen] = t.values(0);
     dk_of[frozen] = t.values(1);
@@ -69,13 +69,14 @@ TEST(Frozen, HeadNormsGiveTheOtherGradients) {
 TEST(Frozen, EmbeddingsGiveTheGradientOfTheOtherTable) {
   Stream s(World::cpu);
   std::vector<float> tokens_of[3], positions_of[3];
-  Arg ids = integers("tokens", {N}, 0, 11);
+  Arg ids = integers("tokens", {frozen_rows}, 0, 11);
   std::vector<int32_t> tokens(ids.values.begin(), ids.values.end());
   for (const int frozen : {0, 1, 2}) {  // none, tokens, positions
     Floats t;
-    const Tensor dwte = t.whole("dwte", {11, C}), dwpe = t.whole("dwpe", {10, C}), dy = t.whole("dy", {N, C});
+    const Tensor dwte = t.whole("dwte", {11, frozen_width}), dwpe = t.whole("dwpe", {10, frozen_width}),
+                 dy = t.whole("dy", {frozen_rows, frozen_width});
     embedding_backward(s, frozen == 1 ? Tensor{} : dwte, frozen == 2 ? Tensor{} : dwpe, dy,
-                       Tensor(tokens.data(), DType::i32, {N}), 10, {0, 11, 11});
+                       Tensor(tokens.data(), DType::i32, {frozen_rows}), 10, {0, 11, 11});
     tokens_of[frozen] = t.values(0);
     positions_of[frozen] = t.values(1);
   }

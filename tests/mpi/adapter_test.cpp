@@ -11,7 +11,7 @@
 namespace megalith {
 namespace {
 
-using Kind = ActivationCheckpointing::Kind;
+using Recomputed = ActivationCheckpointing::Kind;
 
 // With dropout at the inputs of adapters, whose masks ranks have parts of, and, in a model of Llama's kind, adapters of
 // some of q, k and v.
@@ -48,11 +48,11 @@ std::vector<Config> layouts_of(const Config& model) {
     }
   };
   add(1, 1, full_shard, 0, [](Config&) {});
-  add(2, 1, full_shard, 0, [](Config& c) { c.memory.activation_checkpointing = {Kind::selective}; });
+  add(2, 1, full_shard, 0, [](Config& c) { c.memory.activation_checkpointing = {Recomputed::selective}; });
   add(1, 2, no_shard, 0, [](Config& c) { c.memory.offload_optimizer = 1; });
   add(2, 1, shard_grad_op, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
   add(1, 1, full_shard, 0, [](Config& c) {
-    c.memory.activation_checkpointing = {Kind::each};
+    c.memory.activation_checkpointing = {Recomputed::each};
     c.memory.offload_activations = c.memory.offload_parameters = true;
     c.memory.offload_optimizer = 1;
   });
@@ -65,9 +65,9 @@ std::vector<Config> layouts_of(const Config& model) {
   add(1, 4, no_shard, 0, [](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::gpipe; });
   add(2, 2, shard_grad_op, 0, [](Config& c) {
     c.parallel.sequence_parallel = true;
-    c.memory.activation_checkpointing = {Kind::group, 3};
+    c.memory.activation_checkpointing = {Recomputed::group, 3};
   });
-  add(1, 2, full_shard, 2, [](Config& c) { c.memory.activation_checkpointing = {Kind::contiguous}; });
+  add(1, 2, full_shard, 2, [](Config& c) { c.memory.activation_checkpointing = {Recomputed::contiguous}; });
   return all;
 }
 
