@@ -33,7 +33,7 @@ enum class Account : uint8_t {
   checkpoint,   // measured: the same
   elsewhere,    // predicted: what calibration finds beside the model; measured: between all that is named here
 };
-constexpr size_t num_accounts = 18;
+constexpr size_t num_accounts = 19;
 const char* name_of(Account account);
 
 using Accounts = std::array<double, num_accounts>;  // seconds
