@@ -84,6 +84,19 @@ TEST_P(Conformance, AllToAllExchangesUnlikeParts) {
     }
 }
 
+// An empty tensor may have the address of another: rank 0 sends nothing, and gets from all others.
+TEST_P(Conformance, AllToAllOfNothingIsNotOneInPlace) {
+  if (size_ == 1) GTEST_SKIP() << "nobody to get from";
+  constexpr int64_t n = 3;
+  std::vector<std::vector<int64_t>> by(static_cast<size_t>(size_), std::vector<int64_t>(static_cast<size_t>(size_), n));
+  by[0].assign(by[0].size(), 0);
+  const Owned out = owned(DType::f32, n * (size_ - 1)), mine = owned(DType::f32, n * size_);
+  write_values(mine, rank_);
+  const Tensor in = rank_ == 0 ? out->flat(0, 0) : Tensor(mine);
+  c_.all_to_all(s_, out, in, AllToAllParts::of(by, rank_)).wait();
+  expect_values(out, [&](int64_t i) { return value(static_cast<int>(i / n) + 1, rank_ * n + i % n); });
+}
+
 TEST_P(Conformance, AllReduceSumsAndFindsTheMaximum) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
     for (int64_t n : transfer_sizes)

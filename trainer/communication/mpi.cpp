@@ -110,8 +110,12 @@ class MpiCommunicator : public Communicator {
   Pending do_all_to_all_of(Stream&, Tensor out, Tensor in, const AllToAllParts& parts) override {
     const auto sent = std::make_shared<const Division>(parts.sent),
                received = std::make_shared<const Division>(parts.received);
+    // Open MPI takes one address of both for MPI_IN_PLACE, and an empty tensor may have that of the next one.
+    static char nothing[2];
+    const void* const from = in.numel() > 0 ? in.raw() : &nothing[0];
+    void* const to = out.numel() > 0 ? out.raw() : &nothing[1];
     MPI_Request request;
-    MPI_CHECK(MPI_Ialltoallv(in.raw(), sent->counts.data(), sent->begins.data(), datatype(in.dtype()), out.raw(),
+    MPI_CHECK(MPI_Ialltoallv(from, sent->counts.data(), sent->begins.data(), datatype(in.dtype()), to,
                              received->counts.data(), received->begins.data(), datatype(out.dtype()), comm_, &request));
     return pending(request, [sent, received] {});  // which live until then
   }
