@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/system/units.h"
+
 namespace megalith {
 namespace {
-
-constexpr int64_t GiB = int64_t{1} << 30;
 
 Inventory good_machine() {
   Inventory m;

@@ -22,8 +22,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-PAGES = ["README.md", "docker/README.md", "data/README.md", "configs/README.md", "trainer/README.md", "trainer/TROUBLES.md",
-         "checkpoints/README.md", "bench/README.md"]
+PAGES = ["README.md", "docker/README.md", "data/README.md", "configs/README.md", "trainer/README.md", "trainer/FINE_TUNING.md",
+         "trainer/TROUBLES.md", "checkpoints/README.md", "bench/README.md"]
 ALSO_READ = ["FEATURES.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "checkpoints/FORMAT.md"]  # without commands in blocks
 LONGEST = {"README.md": 6144}  # bytes
 LONGEST_OF_OTHERS = 12288
@@ -219,6 +219,8 @@ def prepare(folder, program, settings=SHORT):
     """The tree as the README sees it, built, with two texts."""
     for name in ("configs", "docker", "bench", "CMakePresets.json", "CMakeLists.txt", "quickstart.sh"):
         (folder / name).symlink_to(ROOT / name)
+    (folder / "data").mkdir()
+    (folder / "data/questions.awk").symlink_to(ROOT / "data/questions.awk")
     sources = [path for name in ("trainer", "kernels", "data", "tests") for path in sorted((ROOT / name).rglob("*.cpp"))]
     (folder / "book.txt").write_text("".join(path.read_text() for path in sources))
     (folder / "more.txt").write_text((ROOT / "ARCHITECTURE.md").read_text())
@@ -233,7 +235,10 @@ def prepare(folder, program, settings=SHORT):
     write_program(folder / "bin/cmake",
                   f'case "$*" in *--preset\\ *) {cmake} --list-presets=all . | grep -q "\\"$(sed "s/.*--preset //;s/ .*//"'
                   f' <<<"$*")\\"" ;; *) exec {cmake} "$@" ;; esac\n')
-    write_program(folder / "bin/dictzip", "exec cat more.txt book.txt\n")
+    # The text of the quickstart, with entries as its dictionary has them.
+    words = [first + second for first in ("Ab", "Bel", "Cor", "Dan", "Em") for second in "abcdefghijklmnopqrstuvwxyz"]
+    (folder / "entries.txt").write_text("".join(f"{word} \\{word}\\, n.\n   1. The act of {word}.\n\n" for word in words))
+    write_program(folder / "bin/dictzip", "exec cat more.txt book.txt entries.txt\n")
 
 
 def environment(folder):
