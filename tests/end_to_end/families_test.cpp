@@ -16,46 +16,46 @@
 namespace megalith::e2e {
 namespace {
 
-using Layouts = std::vector<std::pair<int, std::string>>;  // ranks, and the words of layout.h
+using FamilyLayouts = std::vector<std::pair<int, std::string>>;  // ranks, and the words of layout.h
 
 // Those that a normal run takes come first. On four tensor ranks each key-value head of Llama 3 and both Qwens is on
 // two, and Mistral's on all.
-const Layouts usual{{4, "tensor=4 sequence recompute=selective"},
-                    {2, "pipeline=2 microbatch=1"},
-                    {4, "tensor=2 full_shard microbatch=1"},
-                    {1, "recompute=selective microbatch=3"},
-                    {1, "microbatch=2"},
-                    {1, "recompute microbatch=6"},
-                    {1, "recompute offload microbatch=1"},
-                    {2, "full_shard microbatch=1"},
-                    {2, "tensor=2"},
-                    {2, "tensor=2 sequence recompute=selective"},
-                    {2, "no_shard offload_optimizer=0.5 microbatch=1"},
-                    {3, "shard_grad_op microbatch=1"},
-                    {4, "tensor=4"},
-                    {4, "tensor=4 recompute offload offload_optimizer=1"},
-                    {4, "shard_optimizer shard=2 recompute microbatch=1"},
-                    {4, "tensor=2 sequence pipeline=2 recompute"},
-                    {4, "tensor=2 unscaled no_shard microbatch=1"},
-                    {6, "tensor=2 full_shard recompute=contiguous offload microbatch=1"},
-                    {8, "tensor=2 pipeline=2 shard_grad_op microbatch=1"},
-                    {8, "tensor=4 full_shard order=shard,tensor,data,pipeline microbatch=1"},
-                    {8, "tensor=4 sequence pipeline=2 gpipe recompute microbatch=1"},
-                    {8, "tensor=4 sequence shard_optimizer replicate=5000 recompute=selective microbatch=1"},
-                    {8, "tensor=2 sequence full_shard shard=2 recompute=selective microbatch=1"},
-                    {8,
-                     "full_shard shard=4 nodes=2 two_level recompute offload_optimizer=1 offload_parameters "
-                     "microbatch=1"}};
+const FamilyLayouts usual{{4, "tensor=4 sequence recompute=selective"},
+                          {2, "pipeline=2 microbatch=1"},
+                          {4, "tensor=2 full_shard microbatch=1"},
+                          {1, "recompute=selective microbatch=3"},
+                          {1, "microbatch=2"},
+                          {1, "recompute microbatch=6"},
+                          {1, "recompute offload microbatch=1"},
+                          {2, "full_shard microbatch=1"},
+                          {2, "tensor=2"},
+                          {2, "tensor=2 sequence recompute=selective"},
+                          {2, "no_shard offload_optimizer=0.5 microbatch=1"},
+                          {3, "shard_grad_op microbatch=1"},
+                          {4, "tensor=4"},
+                          {4, "tensor=4 recompute offload offload_optimizer=1"},
+                          {4, "shard_optimizer shard=2 recompute microbatch=1"},
+                          {4, "tensor=2 sequence pipeline=2 recompute"},
+                          {4, "tensor=2 unscaled no_shard microbatch=1"},
+                          {6, "tensor=2 full_shard recompute=contiguous offload microbatch=1"},
+                          {8, "tensor=2 pipeline=2 shard_grad_op microbatch=1"},
+                          {8, "tensor=4 full_shard order=shard,tensor,data,pipeline microbatch=1"},
+                          {8, "tensor=4 sequence pipeline=2 gpipe recompute microbatch=1"},
+                          {8, "tensor=4 sequence shard_optimizer replicate=5000 recompute=selective microbatch=1"},
+                          {8, "tensor=2 sequence full_shard shard=2 recompute=selective microbatch=1"},
+                          {8,
+                           "full_shard shard=4 nodes=2 two_level recompute offload_optimizer=1 offload_parameters "
+                           "microbatch=1"}};
 
 // Those that the model's sizes allow of. The references have two or three layers, and others that are made like them
 // (MEGALITH_REFERENCE) more.
-Layouts layouts_of(const Family& family) {
+FamilyLayouts layouts_of(const Family& family) {
   const nlohmann::json recipe = family.recipe();
   const int64_t heads = recipe.at("heads"), features = recipe.at("ffn"), layers = recipe.at("layers");
-  Layouts layouts = usual;
+  FamilyLayouts layouts = usual;
   if (heads % 4 != 0 || features % 4 != 0)
     std::erase_if(layouts, [](const auto& l) { return l.second.find("tensor=4") != l.second.npos; });
-  const auto add = [&](const Layouts& more) { layouts.insert(layouts.end(), more.begin(), more.end()); };
+  const auto add = [&](const FamilyLayouts& more) { layouts.insert(layouts.end(), more.begin(), more.end()); };
   if (layers == 3)
     add({{3, "pipeline=3 microbatch=1"},
          {6, "pipeline=3 shard_optimizer microbatch=1"},
@@ -79,7 +79,7 @@ TEST_P(Families, TakeTheCourseOfTheReferenceInEveryLayout) {
   const Scratch scratch;
   family_.write_config(scratch, family_.folder());
   const std::vector<Step> expected = family_.steps();
-  Layouts layouts = layouts_of(family_);
+  FamilyLayouts layouts = layouts_of(family_);
   EXPECT_GE(layouts.size(), 12u);
   layouts.resize(std::min(layouts.size(), static_cast<size_t>(taken("Families.layouts"))));
   std::map<int, std::vector<Training>> by_ranks;
@@ -105,10 +105,10 @@ TEST_P(Families, GoOnInAnotherLayout) {
   const Scratch scratch;
   family_.write_config(scratch, family_.folder());
   const bool four = family_.name != "llama2";
-  const Layouts turns{{four ? 4 : 2, four ? "tensor=4" : "tensor=2"},
-                      {2, "tensor=2 sequence"},
-                      {four ? 8 : 4, four ? "tensor=4 sequence pipeline=2 recompute" : "tensor=2 pipeline=2"},
-                      {1, "microbatch=3"}};
+  const FamilyLayouts turns{{four ? 4 : 2, four ? "tensor=4" : "tensor=2"},
+                            {2, "tensor=2 sequence"},
+                            {four ? 8 : 4, four ? "tensor=4 sequence pipeline=2 recompute" : "tensor=2 pipeline=2"},
+                            {1, "microbatch=3"}};
   Args shape;
   for (const std::string& key : shape_keys())
     shape.push_back(fmt::format("model.{}={}", key, shape_value(read_hugging_face_shape(family_.folder()), key)));

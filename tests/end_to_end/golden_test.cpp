@@ -90,7 +90,8 @@ TEST(Golden, sixteen_bits_agree_on_several_ranks) {
   const auto many = static_cast<int>(taken("Golden.sixteen_bits_agree_on_several_ranks"));
   std::vector<Training> alone, together;
   const auto add = [&](const std::string& type, const Args& precision) {
-    const Args args = with({"train.steps=50", "optimizer.decay_steps=50"}, precision);
+    Args args{"train.steps=50", "optimizer.decay_steps=50"};
+    args.insert(args.end(), precision.begin(), precision.end());
     alone.push_back({type, "", args});
     together.push_back({type + "_data", "full_shard microbatch=1", args});
     together.push_back({type + "_tensor", "tensor=2 sequence full_shard microbatch=2", args});
