@@ -116,6 +116,13 @@ Case drawn_from_memory(Case c);
 // The mask's factor of one element, as dropout.h states it.
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
 
+// All that are checked of the update and of whole tensors.
+std::vector<Case> adamw_cases();
+std::vector<Case> decide_update_cases();
+std::vector<Case> fill_cases();
+std::vector<Case> copy_cases();
+std::vector<Case> add_cases();
+
 struct Op {
   std::string name;
   std::function<std::vector<Case>()> cases;

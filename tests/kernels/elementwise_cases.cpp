@@ -238,4 +238,105 @@ Case normal_fill_case(int64_t begin, int64_t n, Columns columns) {
   return c;
 }
 
+std::vector<Case> adamw_cases() {
+  const StateTypes narrow{.master = DType::bf16, .moments = DType::bf16};
+  StateTypes random = narrow;
+  random.rounding = {
+      .stochastic = true, .key = 99, .stream = 7, .begin = 13, .columns = {.begin = 3, .count = 5, .total = 11}};
+  return {
+      adamw_case(1, 1, true, DType::f32),
+      adamw_case(7, 2, true, DType::bf16),
+      adamw_case(257, 10, true, DType::bf16),
+      adamw_case(20011, 1000, true, DType::bf16),
+      adamw_case(257, 10, true, DType::f16),
+      adamw_case(257, 10, true, DType::f32),
+      adamw_case(1, 3, false, DType::f32),
+      adamw_case(20011, 100, false, DType::f32),
+      adamw_case(257, 10, true, DType::bf16, Decision::not_finite),
+      adamw_case(257, 10, false, DType::f32, Decision::spike),
+      adamw_case(1031, 10, true, DType::bf16, Decision::update, {.moments = DType::bf16}),
+      adamw_case(1031, 10, false, DType::bf16, Decision::update, narrow),
+      adamw_case(257, 10, true, DType::bf16, Decision::update, narrow),
+      adamw_case(257, 10, false, DType::bf16, Decision::update, {.master = DType::bf16}),
+      adamw_case(257, 10, true, DType::bf16, Decision::not_finite, narrow),
+      adamw_case(1031, 10, false, DType::bf16, Decision::update, random),
+      adamw_case(257, 10, true, DType::bf16, Decision::update, random),
+      adamw_case(257, 10, true, DType::f32, Decision::update, {.moments = DType::bf16, .rounding = random.rounding})};
+}
+// 1, 2, ... n in an order of their own; their median is (n + 1) / 2.
+Values mixed(int64_t n) {
+  Values all;
+  for (int64_t i = 0; i < n; i++) all.push_back(static_cast<double>(1 + (i * 61 + 17) % n));
+  return all;
+}
+UpdateState at_scale(double loss_scale, double overflows, double good_steps) {
+  UpdateState state{};
+  state.next_loss_scale = loss_scale;
+  state.overflows = overflows;
+  state.good_steps = good_steps;
+  return state;
+}
+std::vector<Case> decide_update_cases() {
+  const double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const UpdateRules clip{.max_norm = 1}, guard{.max_norm = 1, .skip_above = 2};
+  const LossScaling falling{.initial = 16, .dynamic = true, .minimum = 2, .window = 5, .delayed_shift = 2};
+  const UpdateRules scaled{.max_norm = 1, .loss_scaling = falling},
+      scaled_guard{.skip_above = 2, .loss_scaling = falling}, fixed{.loss_scaling = {.initial = 8}};
+  Values many(300, 0.25);  // more than threads that add them up
+  many.back() = 3;
+  Values long_ago = mixed(128);
+  long_ago.insert(long_ago.begin(), 200, 1000.0);
+  return {decide_update_case("nothing", {0, 3}, clip, {}),
+          decide_update_case("no parts", {3}, clip, {}),
+          decide_update_case("small", {0.25, 3}, clip, {}),
+          decide_update_case("large", {4, 5, 3}, clip, {}),
+          decide_update_case("not clipped", {4, 5, 3}, {}, {}),
+          decide_update_case("many", many, clip, {}),
+          decide_update_case("nan loss", {4, nan}, clip, {}),
+          decide_update_case("infinite loss", {4, -infinite}, {}, {}),
+          decide_update_case("infinite norm", {4, infinite, 3}, clip, {}, 2),
+          decide_update_case("good again", {4, 3}, clip, {}, 2),
+          decide_update_case("over", {4, 3}, clip, {}, 3),
+          decide_update_case("too few norms", {1e9, 3}, guard, mixed(15)),
+          decide_update_case("a spike", {289.1, 3}, guard, mixed(16)),
+          decide_update_case("just none", {289, 3}, guard, mixed(16)),
+          decide_update_case("a spike", {324.1, 3}, guard, mixed(17)),
+          decide_update_case("just none", {324, 3}, guard, mixed(17)),
+          decide_update_case("all equal", {101, 3}, guard, Values(100, 5.0)),
+          decide_update_case("all equal", {100, 3}, guard, Values(100, 5.0)),
+          decide_update_case("a spike", {16641.1, 3}, guard, long_ago),
+          decide_update_case("just none", {16641, 3}, guard, long_ago),
+          decide_update_case("no guard", {16641.1, 3}, clip, long_ago),
+          decide_update_case("a spike without a loss", {1e9, nan}, guard, long_ago),
+          decide_update_case("scaled", {4 * 64.0, 3}, scaled, {}, 0, at_scale(8, 2, 3)),
+          decide_update_case("a scaled spike", {289.1 * 64, 3}, scaled_guard, mixed(16), 0, at_scale(8, 0, 0)),
+          decide_update_case("window is full", {4 * 64.0, 3}, scaled, {}, 0, at_scale(8, 2, 4)),
+          decide_update_case("fixed", {infinite, 3}, fixed, {}, 0, at_scale(8, 2, 4)),
+          decide_update_case("fixed", {4 * 64.0, 3}, fixed, {}, 1, at_scale(8, 0, 4)),
+          decide_update_case("first overflow", {infinite, 3}, scaled, {}, 1, at_scale(8, 0, 3)),
+          decide_update_case("second overflow", {infinite, 3}, scaled, {}, 0, at_scale(8, 1, 3)),
+          decide_update_case("third overflow", {infinite, 3}, scaled, {}, 0, at_scale(8, 2, 0)),
+          decide_update_case("down to the least", {infinite, 3}, scaled, {}, 0, at_scale(3, 2, 0)),
+          decide_update_case("at the least", {infinite, 3}, scaled, {}, 0, at_scale(2, 2, 0)),
+          decide_update_case("overflow without a loss", {infinite, nan}, scaled, {}, 0, at_scale(8, 2, 0)),
+          decide_update_case("overflow, but over", {infinite, 3}, scaled, {}, 3, at_scale(8, 2, 0))};
+}
+std::vector<Case> fill_cases() {
+  return {fill_case(1, DType::f32),      fill_case(7, DType::bf16),   fill_case(40011, DType::f32),
+          fill_case(40011, DType::bf16), fill_case(1031, DType::f64), fill_case(1031, DType::i32),
+          fill_case(1031, f16)};
+}
+std::vector<Case> copy_cases() {
+  return {copy_case(1, f32, f32),       copy_case(7, f32, bf16),
+          copy_case(7, bf16, f32),      copy_case(40011, f32, bf16),
+          copy_case(40011, bf16, f32),  copy_case(40011, f32, f32),
+          copy_case(40011, bf16, bf16), copy_case(1031, DType::f64, DType::f64),
+          copy_case(7, f32, f16),       copy_case(40011, f16, f32),
+          copy_case(40011, f32, f16),   copy_case(1031, f16, f16)};
+}
+std::vector<Case> add_cases() {
+  return {add_case(1, DType::f32),      add_case(7, DType::bf16),   add_case(40011, DType::f32),
+          add_case(40011, DType::bf16), add_case(1031, DType::f64), add_case(1031, f16)};
+}
+
 }  // namespace megalith::test
