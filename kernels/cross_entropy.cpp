@@ -1,5 +1,7 @@
 #include "kernels/cross_entropy.h"
 
+#include <utility>
+
 #include "kernels/check_args.h"
 
 namespace megalith {
@@ -20,8 +22,8 @@ void expect_logits(const char* op, const Tensor& logits, const Tensor& targets, 
 }
 
 void expect_scale(const char* op, const GradientScale& scale) {
-  for (const Tensor& factor : {scale.in_memory, scale.also_in_memory})
-    if (!factor.empty()) expect_numel(op, "scale", factor, DType::f64, 1);
+  for (const auto& [name, factor] : {std::pair{"scale", scale.in_memory}, {"share", scale.also_in_memory}})
+    if (!factor.empty()) expect_numel(op, name, factor, DType::f64, 1);
 }
 
 void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, const Tensor& targets,

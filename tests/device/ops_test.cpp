@@ -38,7 +38,7 @@ using DeviceBits = OnDevice;
 
 // The widths of the models of configs/, one beyond what registers hold, and one that no vector fits.
 TEST_F(DeviceWidths, LayerNorm) {
-  for (DType t : {DType::f32, DType::bf16})
+  for (const Types t : {Types(f32), Types(bf16), Types(bf16, f32)})
     for (int64_t C : {64, 520, 768, 1600, 2048, 4096, 5120, 7168, 8192, 8200, 4001})
       for (const Case& c : {layernorm_forward_case(2, C, t), layernorm_backward_case(3, C, t)}) agrees_with_its_twin(c);
   for (const Case& c : {layernorm_forward_case(2, 768, DType::f16), layernorm_backward_case(3, 4096, DType::f16)})
@@ -50,7 +50,7 @@ TEST_F(DeviceWidths, LayerNorm) {
 // With every way of a mask's lanes to share its blocks: groups of 64 columns that are not whole, and rows of several
 // warps.
 TEST_F(DeviceWidths, ResidualLayerNorm) {
-  for (DType t : {DType::f32, DType::bf16})
+  for (const Types t : {Types(f32), Types(bf16), Types(bf16, f32)})
     for (double p : {0.0, 0.5})
       for (int64_t C : {64, 520, 768, 1600, 3200, 7168, 4001})
         for (const Case& c :

@@ -68,7 +68,7 @@ TEST(PtxCoverage, EveryKernelRuns) {
         }
   // LayerNorm has a kernel for every number of parts that a thread holds.
   for (int64_t C : {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192})
-    for (DType t : {f32, bf16, f16}) {
+    for (const Types t : {Types(f32), Types(bf16), Types(f16), Types(bf16, f32), Types(f16, f32)}) {
       for (const Case& c : {layernorm_forward_case(1, C, t), layernorm_backward_case(1, C, t)}) agrees_with_its_twin(c);
       for (double p : {0.0, 0.5})
         for (const Case& c :

@@ -221,7 +221,7 @@ TEST_P(Adapters, ChangeAndNothingElseDoes) {
     }
     for (const Optimizer::State& state : run.trainer.optimizer().state())
       for (size_t u = 0; u < run.units().size(); u++)
-        EXPECT_EQ(state.by_unit[u].empty(), run.units()[u].plan().frozen) << state.path << " of unit " << u;
+        EXPECT_EQ(state.by_unit[u].numel() == 0, run.units()[u].plan().frozen) << state.path << " of unit " << u;
     for (const SavedTensor& saved : run.trainer.saved_tensors())
       EXPECT_FALSE(run.units()[saved.unit].plan().frozen) << "the base is not saved";
     run.evaluate(5);

@@ -236,7 +236,8 @@ def prepare(folder, program, settings=SHORT):
                   f'case "$*" in *--preset\\ *) {cmake} --list-presets=all . | grep -q "\\"$(sed "s/.*--preset //;s/ .*//"'
                   f' <<<"$*")\\"" ;; *) exec {cmake} "$@" ;; esac\n')
     # The text of the quickstart, with entries as its dictionary has them.
-    words = [first + second for first in ("Ab", "Bel", "Cor", "Dan", "Em") for second in "abcdefghijklmnopqrstuvwxyz"]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [first + second + third for first in ("Ab", "Bel", "Cor", "Dan", "Em") for second in letters for third in letters]
     (folder / "entries.txt").write_text("".join(f"{word} \\{word}\\, n.\n   1. The act of {word}.\n\n" for word in words))
     write_program(folder / "bin/dictzip", "exec cat more.txt book.txt entries.txt\n")
 

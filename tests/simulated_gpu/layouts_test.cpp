@@ -34,7 +34,9 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false "
-        "precision.compute=fp16 precision.residual=fp32"}}};
+        "precision.compute=fp16 precision.residual=fp32",
+        "tensor_parallel_degree=4 model.heads=4 model.key_value_heads=2",
+        "tensor_parallel_degree=2 optimizer.algorithm=muon"}}};
   const test::Scratch scratch;
   VerifyOptions options;
   // Two layers a stage, where they are three.
