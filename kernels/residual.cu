@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(threads)
 }
 
 // Where the columns do not begin with a group of the mask: an element a thread.
-template <class T, class R>
+template <class T>
 __global__ void __launch_bounds__(threads)
-    dropout_any_kernel(T* y, const R* x, int64_t N, int64_t C, DropoutMask given, int64_t first_column) {
+    dropout_any_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask given, int64_t first_column) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   if (i >= N * C) return;
   const DropoutMask mask = given.now();
@@ -143,9 +143,10 @@ void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
   const int64_t N = x_.rows(), C = x_.cols();
   if (N * C == 0) return;
   with_residual_types(y_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
-    if (d.first_column % group != 0)
-      return launch(queue, {"dropout", blocks_for(N * C, threads), threads}, dropout_any_kernel<T, R>, y_.data<T>(),
-                    x_.data<R>(), N, C, mask_of(d), d.first_column);
+    if constexpr (std::is_same_v<T, R>)  // masks of a residual begin with a group
+      if (d.first_column % group != 0)
+        return launch(queue, {"dropout", blocks_for(N * C, threads), threads}, dropout_any_kernel<T>, y_.data<T>(),
+                      x_.data<T>(), N, C, mask_of(d), d.first_column);
     with_width<16 / sizeof(R)>(in_vectors({y_, x_}), [&](auto n) {
       launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, R, n>, y_.data<T>(), x_.data<R>(), N, C,
              mask_of(d), d.first_column);
