@@ -94,10 +94,18 @@ void check_peft_config(std::string_view text, const std::string& path, const Ada
                                                  {"alpha_pattern", Json::object()},
                                                  {"modules_to_save", nullptr},
                                                  {"layers_to_transform", nullptr},
+                                                 {"layer_replication", nullptr},
                                                  {"lora_bias", false}};
   for (const auto& [key, only] : always)
     if (config.contains(key) && config[key] != only && !config[key].is_null())
       FAIL("{}: {} = {}; megalith reads adapters with {} only", path, key, json_text(config[key]), json_text(only));
+  // Other words are of ways that change the base's weights as well (PiSSA, OLoRA, CorDA, LoftQ).
+  const Json begun = config.value("init_lora_weights", Json(true));
+  CHECK(
+      !begun.is_string() || begun == "gaussian" || begun == "eva" || begun == "orthogonal",
+      "{}: init_lora_weights = {}, whose adapters belong to a base that was changed for them; megalith reads those of "
+      "an unchanged base",
+      path, json_text(begun));
   const auto number = [&](const char* key) {
     CHECK(config.contains(key) && config[key].is_number(), "{}: {} is no number", path, key);
     return config[key].get<double>();

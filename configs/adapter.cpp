@@ -123,19 +123,20 @@ std::string freeze_problem(const std::string& freeze, const std::vector<std::str
 }
 
 std::optional<Problem> trained_problem(const Config& config) {
-  const std::string frozen = toml_text(value_of_lines(config.train.freeze));
   if (config.adapter.rank == 0) {
+    if (!config.adapter.init_from.empty())
+      return problem(
+          config, "adapter.init_from",
+          "has no use with adapter.rank = 0, which trains all weights; set the rank of these adapters there, "
+          "or leave it empty");
     if (config.train.freeze.empty() || config.precision.compute != ComputeType::fp16) return {};
-    return Problem{"train.freeze",
-                   fmt::format("train.freeze = {} keeps weights in the type of precision.compute = \"fp16\", which "
-                               "checkpoints do not hold; set bf16 or fp32 there",
-                               frozen)};
+    return problem(config, "train.freeze",
+                   "keeps weights in the type of precision.compute = \"fp16\", which checkpoints do not hold; set bf16 "
+                   "or fp32 there");
   }
   if (!config.train.freeze.empty())
-    return Problem{"train.freeze",
-                   fmt::format("train.freeze = {} has no use with adapter.rank = {}: all but the adapters is frozen; "
-                               "empty it",
-                               frozen, config.adapter.rank)};
+    return problem(config, "train.freeze",
+                   "has no use with adapter.rank = {}: all but the adapters is frozen; empty it", config.adapter.rank);
   try {
     ModelConfig model = config.model;
     model.adapter = config.adapter;

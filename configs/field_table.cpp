@@ -51,8 +51,10 @@ Table<Config> build_table() {
              "Attention and feed-forward layer both read the block's input, and what they add is added together");
   model.number("initial_std", &ModelConfig::initial_std, "", between(1e-6, 1),
                "Standard deviation of initial matrices and the token table");
-  model.number("initial_output_std", &ModelConfig::initial_output_std, "", between(0, 1),
-               "That of the matrices that end attention and feed-forward layers; 0: initial_std / sqrt(2 * layers)");
+  model.number(
+      "initial_output_std", &ModelConfig::initial_output_std, "", between(0, 1),
+      "Standard deviation of the initial matrices that end attention and feed-forward layers; 0: initial_std / "
+      "sqrt(2 * layers)");
 
   Rows adapter(table, "adapter", &Config::adapter);
   adapter.number("rank", &AdapterConfig::rank, "features", between(0, 65536),
@@ -268,7 +270,7 @@ Table<Config> build_table() {
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
                   "Resume although data, seeds, sequence length, batch or learning rates have changed");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
-                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are "
+                  "Checkpoint or folder from Hugging Face with the initial weights and the keys of [model] that are "
                   "not set; empty: random");
 
   Rows run(table, "run", &Config::run);

@@ -73,6 +73,8 @@ ChatTemplate chat_template(const std::string& name_or_file);
 
 // Returns the file of a template; chat_template() reads it back.
 std::string chat_template_file(const ChatTemplate& chat);
+// Its name, where prepare and a run keep it.
+inline constexpr const char* chat_template_name = "chat_template.json";
 
 // Which tokens of an example are trained on.
 enum class TrainOn {
@@ -116,8 +118,8 @@ EndOfAnswer end_of_answer(const ChatTemplate& chat, const Tokenizer& tokenizer);
 // one thread, and refers to its template and tokenizer, which must outlive it.
 class ChatEncoder {
  public:
-  // special_texts: of special tokens that are written out in the messages. `text` encodes these as text, but those of
-  // the template as their ids.
+  // special_texts says what becomes of special tokens that messages write out. `text` encodes these as text, but those
+  // of the template as their ids.
   ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer, SpecialTexts special_texts = SpecialTexts::ids);
   ~ChatEncoder();
 
@@ -125,7 +127,7 @@ class ChatEncoder {
   // predicts it. Returns the bytes of the text. Errors: as of render_chat and Encoder::encode_places; special tokens in
   // the messages if they are refused.
   int64_t encode(std::span<const ChatMessage> messages, TrainOn train_on, std::vector<int32_t>& ids,
-              std::vector<uint8_t>& counts);
+                 std::vector<uint8_t>& counts);
 
   // Appends the ids of render_chat_prompt().
   void encode_prompt(std::span<const ChatMessage> messages, std::vector<int32_t>& ids);

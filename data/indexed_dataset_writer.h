@@ -33,7 +33,8 @@ class IndexedDatasetWriter {
                        int64_t longest_sequence = std::numeric_limits<int32_t>::max(), const Mark& from = {0, 0, 0},
                        bool masked = false);
 
-  // Adds to the current document; ids are below vocab_size. counts, of a masked one: of each id 1 if it counts, else 0.
+  // Adds to the current document; ids are below vocab_size. In a masked dataset `counts` has 1 for each id that
+  // counts and 0 for each other.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> counts = {});
   void end_document();
   void drop_document();  // discards the current one

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat_template.h"
 #include "kernels/system/files.h"
 #include "kernels/system/folder_lock.h"
 
@@ -25,7 +26,7 @@ class PrepareFolder {
  public:
   static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
   static constexpr const char* prepared = "prepared.json";            // in OUT, with the files
-  static constexpr const char* chat_template = "chat_template.json";  // the same, of conversations (chat_template.h)
+  static constexpr const char* chat_template = chat_template_name;  // the same, of conversations (chat_template.h)
 
   // Makes the folders. Errors: OUT cannot be made, another prepare works there, prepare.partial holds unknown files.
   explicit PrepareFolder(const std::string& out);

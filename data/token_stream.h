@@ -34,7 +34,7 @@ class TokenSource {
   virtual int32_t max_possible_token() const = 0;
   // Returns the first token behind `at` at which a document begins; size() if none does; nothing if it is unknown.
   virtual std::optional<int64_t> document_after(int64_t) const { return {}; }
-  // Of tokens with a mask: writes of each whether it counts, 1 or 0.
+  // Returns whether there is a mask. read_mask(), only then, writes 1 for each token that counts and 0 for each other.
   virtual bool is_masked() const { return false; }
   virtual void read_mask(int64_t begin, std::span<uint8_t> out) const;
 };

@@ -68,14 +68,15 @@ template <bool stochastic, class T>
 void add_momentum(Tensor m_, Tensor grad_, const UpdateState& state, const Rounding& rounding) {
   T* m = m_.data<T>();
   float* grad = grad_.data<float>();
-  const auto scale = static_cast<float>(state.scale), b = static_cast<float>(newton_schulz::momentum),
-             c = static_cast<float>(1 - newton_schulz::momentum);
+  const auto scale = static_cast<float>(state.scale), c = static_cast<float>(1 - newton_schulz::momentum);
   parallel_for(grad_.numel(), 3, [=](int64_t begin, int64_t end) {
+    // Each sum has one product, so that a compiler can fuse it in one way only: the bits of an element must not depend
+    // on where in the loop it stands, which a layout decides.
     for (int64_t i = begin; i < end; i++) {
-      const float g = c * (scale * grad[i]);
-      const float mi = b * get(m[i]) + g;
+      const float g = grad[i], before = get(m[i]);
+      const float mi = before + c * (scale * g - before);
       store_rounded<stochastic>(m[i], mi, rounding, i, 1);
-      grad[i] = g + b * mi;
+      grad[i] = mi + c * (scale * g - mi);
     }
   });
 }
@@ -84,11 +85,13 @@ template <bool stochastic, class T>
 void move_by(Tensor master_, Tensor direction_, const Muon& muon, const Rounding& rounding) {
   T* p = master_.data<T>();
   const float* direction = direction_.data<float>();
-  const auto keep = static_cast<float>(1 - muon.learning_rate * muon.weight_decay),
+  const auto decay = static_cast<float>(muon.weight_decay / muon.size),
              rate = static_cast<float>(muon.learning_rate * muon.size);
   parallel_for(master_.numel(), 3, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++)
-      store_rounded<stochastic>(p[i], keep * get(p[i]) - rate * direction[i], rounding, i, 0);
+    for (int64_t i = begin; i < end; i++) {  // one product a sum, as above
+      const float before = get(p[i]);
+      store_rounded<stochastic>(p[i], before - rate * (direction[i] + decay * before), rounding, i, 0);
+    }
   });
 }
 

@@ -61,6 +61,7 @@ TEST_F(Interactive, LinesOfAPipeAreContinuedEachOnAnyNumberOfRanks) {
 
 // What the terminal got in one read ends with a whole character, whatever was written in how many pieces.
 TEST_F(Interactive, AtATerminalCtrlCEndsTheTextAndCtrlDTheProgram) {
+  if (!can_make_terminals()) GTEST_SKIP() << "this system makes no terminals: /dev/pts is not mounted";
   for (const bool launched : {false, true}) {
     SCOPED_TRACE(launched ? "megalith run -n 2" : "alone");
     Args args = talk({"--tokens", "100000"});
@@ -84,6 +85,7 @@ TEST_F(Interactive, AtATerminalCtrlCEndsTheTextAndCtrlDTheProgram) {
 }
 
 TEST_F(Interactive, ColoursAreLeftOutWhereTheyAreNotWanted) {
+  if (!can_make_terminals()) GTEST_SKIP() << "this system makes no terminals: /dev/pts is not mounted";
   for (const auto& [environment, coloured] : {std::pair{Args{}, true}, {Args{"NO_COLOR=1"}, false}}) {
     Terminal terminal(megalith(talk({"--tokens", "4"})), scratch_->folder(), environment);
     terminal.wait_for("> ");

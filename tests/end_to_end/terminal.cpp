@@ -14,6 +14,14 @@
 
 namespace megalith::e2e {
 
+bool can_make_terminals() {
+  int first = -1, second = -1;
+  if (::openpty(&first, &second, nullptr, nullptr, nullptr) != 0) return false;
+  ::close(first);
+  ::close(second);
+  return true;
+}
+
 Terminal::Terminal(const Args& command, const std::string& folder, const Args& environment) {
   winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
   std::vector<char*> argv;

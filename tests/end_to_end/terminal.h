@@ -9,6 +9,9 @@
 
 namespace megalith::e2e {
 
+// Returns whether this system gives a program a terminal; a container without /dev/pts does not.
+bool can_make_terminals();
+
 class Terminal {
  public:
   // Starts the command in `folder`. `environment`: NAME=VALUE ... for the command.

@@ -24,15 +24,14 @@ static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers)
 
 void check_names_folder(const std::string& init_from) {
   CHECK(std::filesystem::is_directory(init_from),
-        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face GPT-2 folder",
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a folder from Hugging Face",
         init_from);
 }
 
 void check_names_base(const Config& config) {
   CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
         "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
-        "name "
-        "a Hugging Face folder, a run or a checkpoint there",
+        "name a Hugging Face folder, a run or a checkpoint there",
         config.adapter.rank);
 }
 

@@ -124,6 +124,9 @@ std::string reshard(const ReshardOptions& options) {
   manifest.state["config"] = to_toml(config);
   if (const std::string tokenizer = tokenizer_of(reader.manifest(), from); !tokenizer.empty())
     manifest.state.update(describe_tokenizer(tokenizer, checkpoint_path(options.to, manifest.step)));
+  if (const auto base = base_of(reader.manifest(), from))
+    manifest.state.update(
+        describe_adapter(adapter_of(reader.manifest(), from), *base, checkpoint_path(options.to, manifest.step)));
   const std::string folder = begin_checkpoint(options.to, manifest.step);
   try {
     RankFileWriter writer(block);

@@ -202,8 +202,7 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
   const bool schedule = list.find("\n  optimizer.decay_steps: ") != std::string::npos;
   CHECK(config.checkpoint.allow_changes,
         "{} is of a run with other data or settings:{}\nSet these back, or checkpoint.allow_changes = true to go on "
-        "with what is "
-        "here; for a run of its own use another run.output{}",
+        "with what is here; for a run of its own use another run.output{}",
         what, list,
         schedule
             ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule. A checkpoint from "

@@ -1,4 +1,4 @@
-// Finds and opens trained weights: one of our checkpoints or a Hugging Face GPT-2 folder. Of a run with adapters these
+// Finds and opens trained weights: one of our checkpoints or a folder from Hugging Face. Of a run with adapters these
 // are its base's with the adapters added (adapted_weights.h).
 #pragma once
 

@@ -29,8 +29,10 @@ constexpr const char* chat_commands =
     "Ctrl-C           end an answer\n"
     "Ctrl-D           end the program";
 
-// Returns the template whose tokens the tokenizer has.
-std::string usual_template(const Tokenizer& tokenizer) {
+// Returns the template of the training or, where that is not known, the one whose tokens the tokenizer has.
+std::string usual_template(const Inference& inference) {
+  if (const std::string known = inference.chat_template_file(); !known.empty()) return known;
+  const Tokenizer& tokenizer = inference.tokenizer();
   const std::vector<SpecialToken> specials = tokenizer.special_tokens();
   const auto has = [&](const char* text) {
     return std::ranges::find(specials, text, &SpecialToken::text) != specials.end();
@@ -98,7 +100,7 @@ int chat(const ChatOptions& o, const Session& session) {
   Inference inference = o.model.open(session);
   ChatTemplate form;
   together(session, [&] {
-    form = chat_template(o.template_name.empty() ? usual_template(inference.tokenizer()) : o.template_name);
+    form = chat_template(o.template_name.empty() ? usual_template(inference) : o.template_name);
     check_sampling(o.sampling);
     CHECK(o.system.empty() || form.system,
           "the template {} has no system message; leave --system out, or choose another", form.name);
@@ -140,9 +142,10 @@ Command chat_command(CLI::App& cli) {
   auto o = std::make_shared<ChatOptions>();
   app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or folder of a model from Hugging Face")
       ->required();
-  app->add_option("--template", o->template_name,
-                  "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, or a file "
-                  "(data/chat_template.h); default: by the special tokens of the tokenizer, else plain");
+  app->add_option(
+      "--template", o->template_name,
+      "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, or a file "
+      "(data/chat_template.h); default: that of the training, else by the special tokens of the tokenizer, else plain");
   app->add_option("--system", o->system, "system message, before all others");
   add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");
   add_sampling(app, o->sampling);

@@ -60,7 +60,14 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   const std::string& out = options.out;
   CheckpointReader reader(tell_checkpoint(path));
   const std::optional<BaseWeights> base = base_of(reader.manifest(), reader.folder());
-  if (base && !options.merged) return export_adapter(reader, *base, options);
+  if (base && !options.merged) {
+    CHECK(
+        !options.type_is_given && tokenizer.empty() && options.most_bytes == ExportForm{}.most_bytes,
+        "--type, --max-shard-size and --tokenizer are for whole models, and {} has adapters, which are written in fp32 "
+        "in one file; leave them out, or add --merged",
+        reader.folder());
+    return export_adapter(reader, *base, options);
+  }
   CHECK(base || !options.merged, "--merged adds adapters to their base, and {} has none; leave it out",
         reader.folder());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
@@ -183,7 +190,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   convert->add_flag("--merged", o->exported.merged,
-                    "of a run with adapters: the base with the adapters added to it, instead of a folder for PEFT");
+                    "write the base with the adapters added to it as one model, instead of a folder for PEFT");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
                    ->default_str("GPT-2 in one file: fp32; else bf16");
   convert->add_option("--max-shard-size", o->exported.most_bytes, "size of a file, as 2GB; more goes to several")

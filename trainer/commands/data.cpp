@@ -73,8 +73,7 @@ void print_examples(const PrepareReport& r) {
   if (!r.end_of_answer.empty())
     fmt::print(
         "warning: {}, which ends an answer, is several tokens of this tokenizer; a template whose words are its "
-        "special "
-        "tokens is cheaper\n",
+        "special tokens is cheaper\n",
         quoted_bytes(r.end_of_answer));
 }
 

@@ -263,8 +263,7 @@ Command generate_command(CLI::App& cli) {
 Command evaluate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("evaluate",
                                  "Loss, bits per byte and perplexity of a checkpoint on texts or a token file, or its "
-                                 "scores on questions; alone or "
-                                 "under mpirun");
+                                 "scores on questions; alone or under mpirun");
   auto o = std::make_shared<EvaluateOptions>();
   add_checkpoint(app, o->model);
   add_model_options(app, o->model);

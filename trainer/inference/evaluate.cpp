@@ -123,6 +123,11 @@ std::vector<EvaluationResult> Inference::evaluate(const std::vector<Windows>& wi
       config.data.end_of_text = -1;
     }
   });
+  together(session_, [&] {
+    for (size_t i = 0; i < windows.size(); i++)
+      CHECK(windows[i].targets(results[i].windows) > 0, "{}: none of the tokens of its first {} counts; evaluate more",
+            windows[i].streams().front().path(), counted(results[i].windows, "window"));
+  });
   const std::unique_ptr<Engine<Stage>> engine = open_stage(config, {});
   for (size_t i = 0; i < windows.size(); i++) {
     const int64_t sequences = results[i].windows;

@@ -15,8 +15,7 @@ void check_option(const std::string& option) {
                                             "precision.residual", "memory.lm_head_chunks", "run.device"};
   CHECK(std::ranges::any_of(keys, [&](const char* key) { return option.starts_with(key); }),
         "override `{}`: a trained model takes options of [parallel] and [communication], precision.compute, "
-        "precision.residual, "
-        "memory.lm_head_chunks and run.device",
+        "precision.residual, memory.lm_head_chunks and run.device",
         option);
 }
 
@@ -50,6 +49,12 @@ Inference::Inference(const std::string& path, const std::string& tokenizer, cons
     layout_ = layout_of(weights_.model, options);
   });
   device_ = choose_device(layout_, session);
+}
+
+std::string Inference::chat_template_file() const {
+  if (weights_.tokenizer.empty()) return "";
+  const std::filesystem::path file = std::filesystem::path(weights_.tokenizer).parent_path() / chat_template_name;
+  return std::filesystem::exists(file) ? file.string() : "";
 }
 
 const Tokenizer& Inference::tokenizer() const {

@@ -67,6 +67,8 @@ class Inference {
   // message about a special token that is refused. Error: there is no tokenizer.
   std::vector<int32_t> prompt_ids(const std::string& prompt, const std::string& what) const;
   const Tokenizer& tokenizer() const;
+  // Not collective. Returns the file of the chat template that the weights were trained with; empty if none is known.
+  std::string chat_template_file() const;
   const ModelConfig& model() const { return weights_.model; }
   SpecialTexts special_texts() const { return special_texts_; }
 

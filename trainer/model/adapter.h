@@ -24,7 +24,7 @@ class Adapter {
     Split split = Split::none;
     std::vector<RowGroup> row_groups{};
   };
-  // None.
+  // Makes none: it is false.
   Adapter() = default;
   // Declares `name`.lora_A.weight (parts * rank, in), from normal(0, 1 / sqrt(3 in)), which has the deviation of the
   // uniform distribution that PEFT draws from, and `name`.lora_B.weight (rows with an adapter, rank), from 0, and a

@@ -5,9 +5,8 @@
 // The layers of a stage are taken in rounds. The matrices of a round are dealt out to the ranks of the shard and tensor
 // axes, the one with the most work next to the rank with the least so far. A round travels in two exchanges there and
 // two back, each all-to-all in Plan::direction:
-//   shard    every rank has its shard's elements of a matrix's momentum (of its tensor part) and sends them to the
-//   owner
-//            on the shard axis. Each way moves the elements of a shard, whatever the number of ranks.
+//   shard    every rank sends its shard's elements of a matrix's momentum (of its tensor part) to the owner on
+//            the shard axis. Each way moves the elements of a shard, whatever the number of ranks.
 //   tensor   those owners have the matrix's parts on the tensor axis, and send them to the one that owns the matrix.
 // So no layout changes what is orthogonalised: the order of a matrix's elements is its own, and sums over them depend
 // on its shape alone. Replicas of the data axis, whose momentum is the same, repeat the work and send nothing.

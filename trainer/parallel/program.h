@@ -66,7 +66,7 @@ struct Instruction {
     norm,       // unit: this rank's share of the square sum of its gradient
     sum_norms,  // over all ranks, with the loss
     decide,     // whether weights are updated, and how far gradients are scaled
-    // Of units that Muon updates (matrices.h). Slots of exchanges are those of rounds that are under way.
+    // These are of units that Muon updates (matrices.h). Slots of exchanges are those of rounds that are under way.
     fetch_momentum,    // unit, part, slot: host -> slot
     momentum,          // unit, part, slot, or none: from the gradient, which becomes what is orthogonalised
     put_momentum,      // unit, part, slot: back to the host

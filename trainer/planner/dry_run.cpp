@@ -82,8 +82,7 @@ std::string frozen_line(const Config& config, const Plan& plan, const std::vecto
   const int64_t whole = master + working + size_of(DType::f32) + 2 * size_of(stored_in(config.precision.moments));
   return fmt::format(
       "trained: {} parameters, {:.2f} %; the other {} are frozen, in {}, without gradients and optimizer state: {} "
-      "bytes "
-      "each instead of {}, which saves {:.2f} GiB a copy of the model\n",
+      "bytes each instead of {}, which saves {:.2f} GiB a copy of the model\n",
       trained, 100.0 * static_cast<double>(trained) / static_cast<double>(all), all - trained, name_of(plan.compute),
       compute, whole, static_cast<double>((all - trained) * (whole - compute)) / (1 << 30));
 }

@@ -226,17 +226,35 @@ int64_t bytes_by(const Fill& fill, int64_t T, int64_t sequences, const Tokenizer
 
 }  // namespace
 
+namespace {
+
+// Error: tokens without a mask, beside some with one, that do not say where their documents begin.
+void check_begins(const std::string& key, const std::vector<TokenStream>& streams) {
+  if (std::ranges::none_of(streams, &TokenStream::is_masked)) return;
+  for (const TokenStream& stream : streams)
+    CHECK(
+        stream.is_masked() || stream.documents() != unknown_documents,
+        "{} = {} does not say where its documents begin, and beside tokens with a mask documents are kept apart; make "
+        "it with `megalith prepare`, or train on it alone",
+        key, stream.path());
+}
+
+}  // namespace
+
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks, const CheckedTokens& checked) {
   Opened opened = open_sources(key, sources, config, rank, ranks, checked);
   for (const TokenStream& stream : opened.streams)
     if (!stream.is_masked()) check_length(key, stream, config.batch.sequence_length);
+  check_begins(key, opened.streams);
   return Loader(std::move(opened.streams), Blend(std::move(opened.shares)), config.batch.sequence_length, shuffle,
                 static_cast<uint64_t>(config.data.seed), config.data.pack);
 }
 
 Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks) {
-  return {open_sources(key, sources, config, rank, ranks, {}).streams, config.batch.sequence_length};
+  std::vector<TokenStream> streams = open_sources(key, sources, config, rank, ranks, {}).streams;
+  check_begins(key, streams);
+  return {std::move(streams), config.batch.sequence_length};
 }
 
 namespace {

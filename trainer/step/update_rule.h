@@ -33,8 +33,7 @@ class UpdateRule {
   virtual void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate) const = 0;
 
   // Elements of one parameter or of several, outside of matrices: their master weights and state, each (n), updated in
-  // place; `working` (n)
-  // gets the new weights in the compute type, unless it is empty; gradient (n) f32.
+  // place; `working` (n) gets the new weights in the compute type, unless it is empty; gradient (n) f32.
   struct Elements {
     Tensor master;
     std::vector<Tensor> state;

@@ -12,7 +12,7 @@ namespace megalith {
 
 struct Measured {
   struct Time {
-    Accounts breakdown{};  // mean over the ranks, with evaluations and checkpoints since the step before
+    Accounts breakdown{};  // mean over the ranks, with evaluations, texts and checkpoints since the step before
     size_t slowest = 0;    // the rank that waited least for others
   };
   std::optional<Time> time{};

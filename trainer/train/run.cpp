@@ -147,8 +147,7 @@ policy::Event Run::evaluate() {
 void Run::warn_of_validation() const {
   log_warning(
       "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} stable "
-      "steps "
-      "follow a newer one",
+      "steps follow a newer one",
       state_.progress.step, config_.checkpoint.settle);
 }
 

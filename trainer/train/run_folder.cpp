@@ -2,10 +2,12 @@
 
 #include <filesystem>
 
+#include "data/chat_template.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/log/log.h"
-#include "trainer/session/recorder_pages.h"
 #include "trainer/session/last_word.h"
+#include "trainer/session/recorder_pages.h"
+#include "trainer/step/text_data.h"
 
 namespace megalith {
 
@@ -61,6 +63,17 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   move_file(partial, folder);
 }
 
+// Keeps the template of the conversations that are trained on, which `megalith chat` looks for. Of several sources it
+// is the first's.
+void keep_chat_template(const Config& config) {
+  for (const TokenizerBeside& beside : tokenizers_beside("data.train", config.data.train)) {
+    const std::filesystem::path made = std::filesystem::path(beside.folder).parent_path() / chat_template_name;
+    if (!std::filesystem::exists(made)) continue;
+    write_file(config.run.output + "/" + chat_template_name, read_file(made.string()), {.replace = true});
+    return;
+  }
+}
+
 }  // namespace
 
 std::string config_to_keep(Config config) {
@@ -85,6 +98,7 @@ RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
   if (!kept.empty()) log_info("{} is not the log of a run and is now {}", log, kept);
   keep_config(config);
   if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
+  if (config.data.masked) keep_chat_template(config);
   if (!output_->absent().empty())
     log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output, output_->absent());
 }

@@ -64,9 +64,8 @@ const StepScalars& Steps::report() {
   if (config_.data.masked && last_.scalars->counted == 0) {
     const Interval samples = samples_of(last_);
     log_warning(
-        "step {}: none of its tokens counts, in samples {} to {} of data.train; its loss is given as 0, and its "
-        "gradient "
-        "is 0. A larger batch.global_batch_size, or texts without examples that have no answer, would mend that",
+        "step {}: no token of samples {} to {} of data.train counts, so its loss is reported as 0 and its gradient is "
+        "0; raise batch.global_batch_size, or leave out examples without an answer",
         last_.number, samples.begin, samples.end - 1);
   }
   if (profiler_.trace_is_over(last_.number)) metrics_.start_clock(profiler_.write_trace());
