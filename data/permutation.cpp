@@ -3,20 +3,9 @@
 #include <bit>
 
 #include "kernels/system/check.h"
+#include "kernels/system/mix.h"
 
 namespace megalith {
-
-namespace {
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit affects every output bit.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 Permutation::Permutation(int64_t size, uint64_t seed, uint64_t epoch) : size_(static_cast<uint64_t>(size)) {
   CHECK(size >= 1, "a permutation of {} elements", size);
@@ -24,15 +13,15 @@ Permutation::Permutation(int64_t size, uint64_t seed, uint64_t epoch) : size_(st
   low_bits_ = bits / 2;
   low_mask_ = (uint64_t{1} << low_bits_) - 1;
   high_mask_ = (uint64_t{1} << (bits - low_bits_)) - 1;
-  uint64_t state = mix(mix(seed) ^ epoch);
-  for (uint64_t& key : keys_) key = state = mix(state);
+  uint64_t state = mix_next(mix_next(seed) ^ epoch);
+  for (uint64_t& key : keys_) key = state = mix_next(state);
 }
 
 uint64_t Permutation::pass(uint64_t value) const {
   uint64_t low = value & low_mask_, high = value >> low_bits_;
   for (int round = 0; round < num_rounds; round += 2) {
-    high ^= mix(low ^ keys_[static_cast<size_t>(round)]) & high_mask_;
-    low ^= mix(high ^ keys_[static_cast<size_t>(round) + 1]) & low_mask_;
+    high ^= mix_next(low ^ keys_[static_cast<size_t>(round)]) & high_mask_;
+    low ^= mix_next(high ^ keys_[static_cast<size_t>(round) + 1]) & low_mask_;
   }
   return high << low_bits_ | low;
 }

@@ -1,16 +1,10 @@
 #include "kernels/base/flight_recorder.h"
 
+#include "kernels/system/mix.h"
+
 namespace megalith {
 
 namespace {
-
-// Spreads numbers over all of 64 bits: the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-uint64_t spread(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // A free place; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
 RecorderPage::Group& free_place(RecorderPage& in) {
@@ -22,7 +16,7 @@ RecorderPage::Group& free_place(RecorderPage& in) {
 
 }  // namespace
 
-uint64_t FlightRecorder::next_id() { return spread(page_.job + ++ids_) | 1; }
+uint64_t FlightRecorder::next_id() { return mix_next(page_.job + ++ids_) | 1; }
 
 RecordedGroup::RecordedGroup(FlightRecorder& recorder, uint64_t id, const std::string& name, int index, int size)
     : recorder_(recorder), id_(id), place_(free_place(recorder.page())), size_(size) {
@@ -37,7 +31,7 @@ RecordedGroup::RecordedGroup(FlightRecorder& recorder, uint64_t id, const std::s
 RecordedGroup::~RecordedGroup() { place_.id = 0; }
 
 uint64_t RecordedGroup::id_of_part(int color) {
-  return spread(spread(id_ + static_cast<uint64_t>(++splits_)) + static_cast<uint64_t>(color)) | 1;
+  return mix_next(mix_next(id_ + static_cast<uint64_t>(++splits_)) + static_cast<uint64_t>(color)) | 1;
 }
 
 }  // namespace megalith

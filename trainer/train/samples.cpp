@@ -4,6 +4,7 @@
 
 #include "data/special_text.h"
 #include "kernels/system/json.h"
+#include "kernels/system/mix.h"
 #include "trainer/job/agreement.h"
 #include "trainer/step/sample_room.h"
 
@@ -11,17 +12,10 @@ namespace megalith {
 
 namespace {
 
-// Mixes bits: Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
-uint64_t mixed(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-
 // Returns which draws a text is made of.
 uint64_t draws_of(const std::string& prompt, int64_t step) {
-  uint64_t draws = mixed(static_cast<uint64_t>(step) + 1);
-  for (const char byte : prompt) draws = mixed(draws + static_cast<uint8_t>(byte) + 1);
+  uint64_t draws = mix(static_cast<uint64_t>(step) + 1);
+  for (const char byte : prompt) draws = mix(draws + static_cast<uint8_t>(byte) + 1);
   return draws;
 }
 
