@@ -169,15 +169,8 @@ TEST(ExportForm, a_model_of_modern_choices_is_written_and_read_back) {
   EXPECT_EQ(written.at("eos_token_id"), 256);
   EXPECT_EQ(read_file(scratch / "export/tokenizer.json"), read_file(path));
   succeed(megalith({"checkpoint", "export", "run", "--out", "exact", "--type", "fp32"}), scratch);
-  for (const std::string& prompt : prompts) {
+  for (const std::string& prompt : prompts)
     EXPECT_EQ(continued(scratch, "exact", prompt), continued(scratch, "run", prompt));
-    // On two ranks, which both hold the one key-value head and its cache. A longer text of so young a model comes to a
-    // choice between two tokens that only rounding decides.
-    const Args alone{"generate", "--checkpoint", "run", "--prompt", prompt, "--tokens", "4", "--temperature", "0"};
-    Args split = alone;
-    split.push_back("parallel.tensor_parallel_degree=2");
-    EXPECT_EQ(succeed(mpirun(2, split), scratch).out, succeed(megalith(alone), scratch).out);
-  }
 }
 
 TEST_P(Exchange, the_pipeline_of_transformers_gives_our_greedy_text) {
