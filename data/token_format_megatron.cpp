@@ -1,7 +1,13 @@
 // Reads the .bin/.idx pair of indexed_dataset.h, with the .mask beside it if there is one.
+#include <algorithm>
 #include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "data/indexed_dataset.h"
+#include "data/prepare_folder.h"
 #include "data/token_formats.h"
 
 namespace megalith {
@@ -128,6 +134,23 @@ class IndexedTokens final : public TokenSource {
   int64_t sequences_, documents_, width_;
 };
 
+// Error: prepare has made a mask with these tokens, and it is gone.
+void check_made_without_mask(const std::string& bin_path) {
+  namespace fs = std::filesystem;
+  const fs::path bin = bin_path, mask = fs::path(bin).replace_extension(".mask");
+  std::vector<std::string> names;
+  try {
+    if (const auto made = PrepareFolder::ended(bin.parent_path().string()))
+      names = made->at("made").at("names").get<std::vector<std::string>>();
+  } catch (const std::exception&) {  // another's file of this name
+    return;
+  }
+  CHECK(std::ranges::find(names, mask.filename().string()) == names.end(),
+        "{} was prepared of conversations, and {}, which says which of its tokens count, is gone: all of them would "
+        "count; put it back, or prepare the conversations again",
+        bin_path, mask.string());
+}
+
 }  // namespace
 
 bool is_megatron_index(const std::string& path) {
@@ -163,6 +186,8 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
           "{} has {} bytes, but {} lists {} tokens, and each has one byte there; one of the two is truncated or of "
           "another run: prepare the text again",
           mask_path, mask->bytes().size(), idx_path, index.tokens);
+  } else {
+    check_made_without_mask(bin_path);
   }
   return std::make_unique<IndexedTokens>(std::move(tokens), std::move(idx), std::move(mask), index);
 }

@@ -117,6 +117,15 @@ TEST(Conversations, AllTokensCountIfAllAreTrainedOn) {
   EXPECT_EQ(prepare(options).examples.counted, prepare(options).examples.tokens - 1);
 }
 
+TEST(Conversations, AMaskThatIsLostIsMissed) {
+  const Scratch scratch;
+  prepare(examples_of({scratch.write("x.jsonl", conversation_line("a", "b"))}, scratch.path("out"), "plain"));
+  EXPECT_TRUE(TokenStream::open(scratch.path("out/train.bin")).is_masked());
+  std::filesystem::remove(scratch.path("out/train.mask"));
+  const std::string said = message_of([&] { TokenStream::open(scratch.path("out/train.bin")); });
+  EXPECT_NE(said.find("/out/train.mask, which says which of its tokens count, is gone"), std::string::npos) << said;
+}
+
 TEST(Conversations, WholeOnesAreHeldOut) {
   const Scratch scratch;
   std::string lines;
