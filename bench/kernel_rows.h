@@ -25,7 +25,8 @@ struct Row {
 };
 
 std::vector<Row> rows_of(const Model& model, DType type);
-// What a model has in place of GPT-2's choices: RMS norms, SwiGLU, rotary positions, norms of q and k, shared keys.
+// Returns rows of the ops by which models differ from GPT-2: RMS norms, SwiGLU, rotary positions, norms of q and k,
+// shared keys.
 std::vector<Row> rows_of_choices(const Model& model, DType type);
 // Attention by itself: about 16k tokens of width 2048.
 std::vector<Row> attention_rows();

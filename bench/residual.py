@@ -45,7 +45,7 @@ device = "cpu"
 """
 PRECISIONS = {"fp32": ["precision.compute=fp32"], "bf16": ["precision.compute=bf16"],
               "bf16, residual in fp32": ["precision.compute=bf16", "precision.residual=fp32"]}
-# What the first moments then hold is the gradient at the weights that the run began with.
+# The first moments then hold the gradient at the weights that the run began with.
 ONE_STEP = ["train.steps=1", "optimizer.warmup_steps=0", "optimizer.learning_rate=1e-300", "optimizer.min_learning_rate=0",
             "optimizer.decay=constant", "optimizer.gradient_clip=0", "optimizer.beta1=0"]
 

@@ -44,7 +44,7 @@ double parameters_of_layer(const ModelConfig& model) {
          (model.query_key_norm ? 2 * static_cast<double>(model.size_of_head()) : 0);
 }
 
-// What is shared by heads stays so, and what is held by several ranks: by as many, where there are more.
+// Keeps keys and values shared by heads, and held by as many ranks as they were, where there are more ranks than they.
 int64_t key_value_heads_of(const Config& config, int64_t tensor, int64_t heads) {
   const int64_t shared = config.model.kv_heads(), ranks = config.parallel.tensor_parallel_degree;
   if (shared == config.model.heads) return heads;

@@ -105,7 +105,7 @@ RenderedChat render_chat(const ChatTemplate& chat, std::span<const ChatMessage> 
 // with the answer. Errors: why_no_conversation(); the last message is not the user's.
 std::string render_chat_prompt(const ChatTemplate& chat, std::span<const ChatMessage> messages);
 
-// What ends an answer: the template's own end, and the end of a text.
+// An answer ends with the template's own end, or with the end of a text.
 struct EndOfAnswer {
   std::string text;           // ChatTemplate::Assistant::end
   std::vector<int32_t> ids;   // each of these tokens alone ends an answer

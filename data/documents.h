@@ -18,8 +18,8 @@
 
 namespace megalith {
 
-// Of a conversation the text is its roles and contents in a form of our own, by which it is held out, and its messages
-// are given as well. Its line is bad if it has no messages, or one without role or content.
+// The text of a conversation is its roles and contents in a form of our own, by which it is held out; its messages are
+// given as well. Its line is bad if it has no messages, or one without role or content.
 struct Document {
   std::string_view text;                       // valid during the call
   std::span<const ChatMessage> messages = {};  // the same

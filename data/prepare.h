@@ -4,7 +4,7 @@
 //   OUT/tokenizer/                                                            for load_tokenizer
 //   OUT/prepared.json                                                         what was prepared and how
 //
-// Of conversations (CorpusOptions::conversations) each is an example: a document whose text a chat template makes
+// A conversation (CorpusOptions::conversations) is an example: a document whose text a chat template makes
 // (chat_template.h), without anything before or behind it. There are besides:
 //
 //   OUT/train.mask  OUT/validation.mask   a byte for each token of the .bin: 1 if it counts in the loss, else 0
@@ -49,7 +49,7 @@ struct ExampleOptions {
   Longer longer = Longer::cut;
 };
 
-// What the examples of a prepare, trained on and held out, hold. Those cut and left out are among neither's tokens.
+// These count the examples of a prepare, trained on and held out. What was cut or left out is not among the tokens.
 struct ExampleCounts {
   int64_t examples = 0, turns = 0, tokens = 0, counted = 0;  // turns: messages of user and assistant
   int64_t without_counted = 0;                               // examples in which no token counts

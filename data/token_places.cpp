@@ -106,7 +106,7 @@ void places_before(const TextNormalizer& normalizer, const std::vector<TextNorma
     CHECK(normalizer.replaces_characters(),
           "the tokenizer's normalizer changes {}, so which of its tokens count is not known; normalize the text before",
           quoted_bytes(before.substr(0, 24)));
-    // What is put before the text has the place of its first character.
+    // Bytes that are put before the text have the place of its first character.
     std::vector<TokenPlace> replaced;
     for (size_t from = 0; from < before.size();) {
       const size_t size = size_at(before, from);

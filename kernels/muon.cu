@@ -20,14 +20,6 @@ __device__ inline bool updates(const UpdateState* state) {
   return state->decision == static_cast<double>(Decision::update);
 }
 
-template <class F>
-void with_f32_or_bf16(DType type, F&& f) {
-  if (type == DType::bf16)
-    f(bfloat16{});
-  else
-    f(float{});
-}
-
 // Returns the state that is stored of a value, in its own type.
 template <bool stochastic, class T>
 __device__ __forceinline__ T rounded(float value, const Rounding& rounding, int64_t i, size_t word) {

@@ -16,15 +16,6 @@ const UpdateState& update_state_of(const Tensor& state) {
 }
 bool updates(const UpdateState& state) { return state.decision == static_cast<double>(Decision::update); }
 
-// Calls f(T{}) with the element's type.
-template <class F>
-void with_f32_or_bf16(DType type, F&& f) {
-  if (type == DType::bf16)
-    f(bfloat16{});
-  else
-    f(float{});
-}
-
 // Stores element i of bf16 or f32 state, whose word of the draw is number `word`; returns what is stored.
 template <bool stochastic, class T>
 float store_rounded(T& to, float value, const Rounding& rounding, int64_t i, size_t word) {

@@ -129,7 +129,17 @@ void with_compute_type(DType dtype, F&& f) {
   }
 }
 
-// The same for a residual as well: calls f(T{}, R{}), R being T or float.
+// Calls f(T{}) with T float or bfloat16, the types of weights and of the optimizer's state.
+template <class F>
+void with_f32_or_bf16(DType dtype, F&& f) {
+  if (dtype == DType::bf16) {
+    f(bfloat16{});
+  } else {
+    f(float{});
+  }
+}
+
+// As with_compute_type, for a residual as well: calls f(T{}, R{}), R being T or float.
 template <class F>
 void with_residual_types(DType compute, DType residual, F&& f) {
   with_compute_type(compute, [&](auto t) {

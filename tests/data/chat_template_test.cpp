@@ -159,7 +159,7 @@ TEST(ChatTemplate, AllTokensButTheFirstCountIfAllAreTrainedOn) {
   EXPECT_EQ(std::ranges::count(counts, 1), std::ssize(ids) - 1);
 }
 
-// What a normalizer leaves as it is keeps its place, beside what it changes.
+// Characters that a normalizer leaves alone keep their places beside those that it changes.
 TEST(TokenPlaces, AChangedCharacterTakesNoNeighbourWithIt) {
   if (!std::filesystem::exists(family_tokenizers()))
     GTEST_SKIP() << family_tokenizers() << " is not there: NFC is not tried";

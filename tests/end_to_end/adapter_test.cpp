@@ -141,6 +141,23 @@ TEST(AdapterRun, another_base_is_refused_and_a_moved_one_is_found) {
   EXPECT_NE(absent.text().find("moved is not there; put it back"), std::string::npos) << absent.text();
 }
 
+// The base is a run folder, whose newest checkpoint is another one by then.
+TEST(AdapterRun, goes_on_from_its_base_when_that_run_has_gone_on) {
+  const Scratch scratch;
+  make_base(scratch, adapted_families[0]);
+  const auto adapt = [&](const std::string& steps) {
+    write_adapter_config(scratch, adapted_families[0]);
+    train(scratch.folder(), 1,
+          {"checkpoint.init_from=base.run", "run.output=run", "train.steps=" + steps, "optimizer.decay_steps=9"});
+  };
+  adapt("2");
+  succeed(
+      megalith({"train", "base.run", "train.steps=22", "optimizer.decay=constant", "checkpoint.allow_changes=true"}),
+      scratch);
+  adapt("3");
+  EXPECT_EQ(read_steps(scratch / "run").size(), 3u);
+}
+
 class Peft : public testing::TestWithParam<AdaptedFamily> {};
 INSTANTIATE_TEST_SUITE_P(Families, Peft, testing::ValuesIn(adapted_families),
                          [](const auto& suite) { return suite.param.name; });

@@ -74,7 +74,7 @@ TEST(KeyValueHeads, GradientsOfSharedRowsAreSummedOnceAStep) {
       const Step step(config, 4, 3);
       config.model.key_value_heads = 4;
       const Step apart(config, 4, 3);
-      // Of each layer the rows of a key and a value head, in f32, with the zeros behind them up to the next parameter,
+      // Each layer sums the rows of a key and a value head, in f32, with the zeros behind them up to the next parameter,
       // in the weights and in the biases: over some of the ranks, or over all.
       const int64_t L = 8, D = 3, C = 24, queries = 2 * D, rows = queries + 2 * D;
       const int64_t weights = 4 * L * (round_up(rows * C, 64) - queries * C), biases = 4 * L * (64 - queries);

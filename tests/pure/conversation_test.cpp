@@ -9,7 +9,7 @@ namespace {
 
 class ConversationTest : public InferenceTest {};
 
-// What a model answers to these, greedily, in turn; and what each answer cost.
+// A model's greedy answers, and what each of them cost.
 struct Talk {
   std::vector<std::string> answers;
   std::vector<int64_t> kept, read, forgotten;

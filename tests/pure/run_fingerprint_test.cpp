@@ -13,6 +13,7 @@
 #include "data/prepare.h"
 #include "tests/data/scratch.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
 #include "trainer/log/log.h"

@@ -50,7 +50,7 @@ inline int32_t token_at(int64_t index, int64_t vocab) {
   return static_cast<int32_t>((index % 2 ? 3 * (word(index - 1) % vocab) + 1 : word(index)) % vocab);
 }
 
-// Of masked text every third target counts, and none of every fourth sample.
+// Every third target of a masked text counts, and none of every fourth sample.
 inline bool counts_at(const Config& config, int64_t index) {
   return !config.data.masked || (index % 3 == 0 && index / config.batch.sequence_length % 4 != 2);
 }

@@ -15,6 +15,7 @@
 
 #include "kernels/system/check.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/session/mpi_session.h"
 #include "trainer/train/run.h"

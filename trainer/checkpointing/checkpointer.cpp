@@ -7,6 +7,7 @@
 #include "checkpoints/directory.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/json.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/state_reader.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -18,107 +19,19 @@ namespace megalith {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartPoint, path, step, stable_after, last_weights, suspects)
 
-namespace {
-
 static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers);
-
-void check_names_folder(const std::string& init_from) {
-  CHECK(std::filesystem::is_directory(init_from),
-        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a folder from Hugging Face",
-        init_from);
-}
-
-void check_names_base(const Config& config) {
-  CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
-        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
-        "name a Hugging Face folder, a run or a checkpoint there",
-        config.adapter.rank);
-}
-
-WeightSource open_initial_weights(const Config& config) {
-  const std::string& path = config.checkpoint.init_from;
-  check_names_folder(path);
-  WeightSource source = open_weights(path);
-  check_same_model("checkpoint.init_from = " + path, source.model, config.model);
-  return source;
-}
-
-void check_resumable(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
-  check_same_model("checkpoint " + path, model_of(manifest, path), here);
-}
-
-bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
-
-// Refuses a start from the beginning, which would bury the work in checkpoints that were complete once.
-void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
-  const auto newest = std::ranges::find_if(skipped, &SkippedCheckpoint::published);
-  CHECK(newest == skipped.end(),
-        "none of {} in {} is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
-        "them away or set checkpoint.resume = never",
-        counted(std::ranges::count_if(skipped, &SkippedCheckpoint::published), "checkpoint"), directory,
-        newest->reason);
-}
-
-}  // namespace
-
-void check_start(const Config& config, const RunFingerprint& fingerprint) {
-  const auto check = [&](const std::string& path, const Manifest& manifest) {
-    check_resumable(path, manifest, config.model);
-    check_fingerprint("checkpoint " + path, manifest.state, manifest.step, fingerprint, config);
-  };
-  check_names_base(config);
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
-  const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
-  CHECK(checkpoint.resume != "never" || newest.empty(),
-        "checkpoint.resume = never, but {} holds {}, the newest {}; use another run.output, or resume = auto",
-        checkpoint.directory, counted(listing.complete.size(), "checkpoint"), newest);
-  if (names_a_checkpoint(checkpoint.resume)) {
-    const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
-    check(checkpoint.resume, manifest);
-    if (newest.empty()) return;
-    const int64_t last = CheckpointReader(newest).manifest().step;
-    CHECK(last <= manifest.step,
-          "checkpoint.resume = {} is of step {}, but {} goes on to step {} and nothing is overwritten; use another "
-          "run.output, move the newer ones away, or resume = auto",
-          checkpoint.resume, manifest.step, checkpoint.directory, last);
-  } else if (!newest.empty()) {
-    check(newest, CheckpointReader(newest).manifest());
-  } else {
-    if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
-    if (!checkpoint.init_from.empty())
-      check_same_tokenizer("checkpoint.init_from = " + checkpoint.init_from, open_initial_weights(config),
-                           fingerprint.tokenizer, fingerprint.tokenizer_name);
-  }
-}
-
-Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
-  const CheckpointConfig paths = load_places(toml_path, overrides).checkpoint;
-  if (paths.init_from.empty()) return load_config(toml_path, overrides);
-  std::string weights = paths.init_from;
-  if (!std::filesystem::is_directory(weights)) {
-    const std::vector<std::string> saved = list_checkpoints(paths.directory);
-    if (names_a_checkpoint(paths.resume))
-      weights = paths.resume;
-    else if (!saved.empty())
-      weights = saved.front();
-    check_names_folder(weights);
-  }
-  const WeightSource source = open_weights(weights);
-  return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, source.model, source.dropout});
-}
 
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer,
                            std::optional<RunFingerprint> fingerprint)
     : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {}
 
-std::vector<HeldShard> Checkpointer::held(Of of, bool parameters_only) const {
+std::vector<HeldShard> Checkpointer::held(Units of, bool parameters_only) const {
   std::vector<SavedTensor> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
   for (size_t u = 0; u < units.size(); u++) {
     const Interval shard = units[u].plan().shard;
     const bool frozen = units[u].plan().frozen;
-    if (of != Of::all && frozen != (of == Of::frozen)) continue;
+    if (of != Units::all && frozen != (of == Units::frozen)) continue;
     all.push_back({.path = "", .unit = u, .part = shard, .values = units[u].master()});
     if (parameters_only || frozen) continue;
     for (const Optimizer::State& state : trainer_.optimizer().state())
@@ -249,7 +162,7 @@ RestartPoint Checkpointer::choose_restart(const Stability& stability, const Last
 
 namespace {
 
-// What the state of a matrix is read from where the checkpoint is of a run with another optimizer.algorithm.
+// Says what the state of a matrix is read from where the checkpoint is of a run with another optimizer.algorithm.
 enum class OtherState { none, momentum_from_moment, moments_from_nothing };
 
 // Changes the name of a shard to the one of the state that it is read from; moments_from_nothing: it stays 0.
@@ -272,14 +185,15 @@ Progress Checkpointer::load(CheckpointReader& reader) {
   const bool all = trainer_.plan().saves_frozen;
   trainer_.clear();
   std::set<OtherState> others;
-  for (HeldShard& h : held(all ? Of::all : Of::trained, false)) {
+  for (HeldShard& h : held(all ? Units::all : Units::trained, false)) {
     const OtherState other = state_to_read(h.shard, reader);
     others.insert(other);
     if (other != OtherState::moments_from_nothing) read_shard(trainer_.stream(), h, reader);
   }
   if (others.contains(OtherState::momentum_from_moment))
     log_info(
-        "{} is of AdamW: of the matrices of the layers AdamW's first moments go on as Muon's momentum, and their second "
+        "{} is of AdamW: of the matrices of the layers AdamW's first moments go on as Muon's momentum, and their "
+        "second "
         "moments are not used",
         reader.folder());
   if (others.contains(OtherState::moments_from_nothing))
@@ -410,16 +324,31 @@ void Checkpointer::initialize_weights() {
     Stream& s = trainer_.stream();
     trainer_.clear();
     const bool all = trainer_.plan().saves_frozen;
-    for (const HeldShard& h : held(all ? Of::all : Of::frozen, true)) read_shard(s, h, *source.tensors);
+    for (const HeldShard& h : held(all ? Units::all : Units::frozen, true)) read_shard(s, h, *source.tensors);
     if (all) return;
     base_ = {std::filesystem::absolute(source.path).lexically_normal().string(), ""};
     if (session_.rank() == 0) base_->fingerprint = weights_fingerprint(*source.tensors, source.model);
     if (config_.adapter.init_from.empty()) return trainer_.initialize_trained();
     const std::unique_ptr<TensorSource> adapters = open_adapters(config_.adapter.init_from, config_.model);
-    for (const HeldShard& h : held(Of::trained, true)) read_shard(s, h, *adapters);
+    for (const HeldShard& h : held(Units::trained, true)) read_shard(s, h, *adapters);
   });
   trainer_.weights_loaded();
 }
+
+namespace {
+
+// Returns the weights in checkpoint.init_from; of a run folder the checkpoint that was the base, while it is there: the
+// run may have gone on since.
+std::string base_in(const std::string& init_from, const std::string& recorded) {
+  namespace fs = std::filesystem;
+  const fs::path named = fs::absolute(init_from).lexically_normal();
+  const fs::path found = fs::absolute(find_weights(init_from)).lexically_normal();
+  std::error_code absent;
+  const bool of_this_run = found != named && found.parent_path() == fs::path(recorded).parent_path();
+  return of_this_run && fs::is_directory(recorded, absent) ? recorded : found.string();
+}
+
+}  // namespace
 
 void Checkpointer::read_base(const CheckpointReader& reader) {
   if (trainer_.plan().saves_frozen) return;
@@ -428,10 +357,10 @@ void Checkpointer::read_base(const CheckpointReader& reader) {
   CHECK(base_, "{} names no base", name);
   std::error_code absent;
   if (const std::string& here = config_.checkpoint.init_from; std::filesystem::is_directory(here, absent))
-    base_->path = std::filesystem::absolute(find_weights(here)).lexically_normal().string();
+    base_->path = base_in(here, base_->path);
   const WeightSource source = session_.rank() == 0 ? open_base(name, *base_, base_->path) : open_weights(base_->path);
   check_same_model("the base " + base_->path, source.model, config_.model);
-  for (const HeldShard& h : held(Of::frozen, true)) read_shard(trainer_.stream(), h, *source.tensors);
+  for (const HeldShard& h : held(Units::frozen, true)) read_shard(trainer_.stream(), h, *source.tensors);
 }
 
 }  // namespace megalith

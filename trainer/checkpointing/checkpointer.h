@@ -29,15 +29,6 @@ struct RestartPoint {
   std::vector<std::string> suspects{};  // new names of newer checkpoints, the newest first
 };
 
-// Checks that the checkpoints which checkpoint.resume and checkpoint.init_from name exist, are of this model and, where
-// resumed, of this run fingerprint, and that no save will collide with an existing checkpoint. Opens manifests only.
-// Called on one rank before anything is written.
-void check_start(const Config& config, const RunFingerprint& fingerprint);
-
-// Returns load_config's result, where the weights of checkpoint.init_from set the keys of [model] that the config does
-// not. Where these weights are gone, the run's newest checkpoint does.
-Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides);
-
 class Checkpointer {
  public:
   // Saves and compares the fingerprint of rank 0; without one, neither.
@@ -90,8 +81,8 @@ class Checkpointer {
   // Returns a sentence for each checkpoint that it could not delete. Called on one rank.
   std::vector<std::string> prune(const Stability& stability) const;
   // The weights, of frozen units or of trained ones, or of both, and the state of these.
-  enum class Of { all, trained, frozen };
-  std::vector<HeldShard> held(Of of, bool parameters_only) const;
+  enum class Units { all, trained, frozen };
+  std::vector<HeldShard> held(Units of, bool parameters_only) const;
   // Reads the frozen weights of a run with adapters: from checkpoint.init_from, or where it was when the run began.
   void read_base(const CheckpointReader& reader);
   std::vector<HeldShard> shards_of(const std::vector<SavedTensor>& tensors) const;

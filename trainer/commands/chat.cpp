@@ -43,14 +43,14 @@ std::string usual_template(const Inference& inference) {
   return "plain";
 }
 
-// What rank 0 says; the others are silent.
+// Speaks on rank 0; the others are silent.
 class Talker {
  public:
   Talker(Dialogue& dialogue, bool speaks) : dialogue_(dialogue), speaks_(speaks) {}
   void remark(const std::string& text) const {
     if (speaks_) dialogue_.remark(text);
   }
-  // What only somebody at a terminal needs to know.
+  // Says what only somebody at a terminal needs to know.
   void hint(const std::string& text) const {
     if (dialogue_.with_somebody()) remark(text);
   }

@@ -3,6 +3,7 @@
 #include "configs/output_file.h"
 #include "kernels/system/files.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
 #include "trainer/planner/commands.h"

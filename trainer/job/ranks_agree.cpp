@@ -12,6 +12,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
 #include "trainer/session/open_session.h"
+#include "trainer/step/sample_room.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
@@ -40,6 +41,8 @@ LaunchFingerprint launch_fingerprint(const Config& config) {
   for (const DataSource& source : sources)
     compare("the file of data.train" + (sources.size() == 1 ? "" : ", " + source.name), source.name);
   compare("the file of data.validation", config.data.validation);
+  if (const std::string& prompts = config.train.sample_prompts; names_prompt_file(prompts))
+    all["the file of train.sample_prompts"] = {content_of({prompts}), whole_path(prompts)};
   const std::string folder = tokenizer_path(config.data);
   const std::vector<std::string> files = folder.empty() ? std::vector<std::string>{} : tokenizer_files(folder);
   all["the tokenizer"] = {files.empty() ? "none" : content_of(files), whole_path(folder)};

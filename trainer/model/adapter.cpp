@@ -42,13 +42,13 @@ Adapter::Adapter(Declarations& model, const std::string& name, const Layer& laye
                         .decay = true,
                         .multiplies = true,
                         .split = by_columns ? Split::columns : Split::none,
-                        .of_heads = !by_columns});
+                        .partial_gradient = !by_columns});
   b_ = model.parameter({.name = name + std::string(adapter_b),
                         .shape = {whole.rows(), config.adapter.inner()},
                         .decay = true,
                         .multiplies = true,
                         .split = by_columns ? Split::none : Split::rows,
-                        .of_heads = by_columns,
+                        .partial_gradient = by_columns,
                         .row_groups = by_columns ? std::vector<RowGroup>{} : groups});
   site_ = model.dropout_site();
 }

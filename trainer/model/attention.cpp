@@ -19,7 +19,7 @@ Rotation rotation_of(const ModelConfig& config) {
 
 Param declare_norm(Declarations& model, const std::string& name, const ModelConfig& config) {
   if (!config.query_key_norm) return {};
-  return model.parameter({.name = name, .shape = {config.size_of_head()}, .init_value = 1, .of_heads = true});
+  return model.parameter({.name = name, .shape = {config.size_of_head()}, .init_value = 1, .partial_gradient = true});
 }
 }  // namespace
 

@@ -40,8 +40,8 @@ struct ParamSpec {
       false;  // a product's factor: a product writes its gradient as a whole; other gradients are added up
   Split split = Split::none;
   // It is not split, but used with what is: in each head, or as a matrix of an adapter beside the one that is split. So
-  // a part's gradient is that of its heads or features.
-  bool of_heads = false;
+  // each part computes a share of its gradient, that of its heads or features.
+  bool partial_gradient = false;
   std::vector<RowGroup> row_groups{};  // row splits apply within each: q, k, v, in heads; empty: one of all rows
   int64_t row_multiple = 1;            // rows of a part are padded to a multiple of this
   bool stored_transposed = false;      // by Hugging Face: [in, out]

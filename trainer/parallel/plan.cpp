@@ -83,13 +83,13 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
     unit.multiplies = unit.multiplies || param.multiplies;
   }
   int64_t offset = 0;
-  const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool of_heads) {
-    return param.decay == decay && (param.split != Split::none) == split && param.of_heads == of_heads;
+  const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool partial_gradient) {
+    return param.decay == decay && (param.split != Split::none) == split && param.partial_gradient == partial_gradient;
   };
   for (bool decay : {true, false}) {
-    for (const auto& [split, of_heads] : {std::pair{true, false}, {false, false}, {false, true}})
+    for (const auto& [split, partial_gradient] : {std::pair{true, false}, {false, false}, {false, true}})
       for (PlacedParam& param : unit.params)
-        if (is_at(param.spec, decay, split, of_heads)) {
+        if (is_at(param.spec, decay, split, partial_gradient)) {
           param.offset = offset;
           offset = round_up(offset + param.shape.numel(), alignment);
           add_held(unit.held, param, tensor, offset);

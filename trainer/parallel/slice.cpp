@@ -6,7 +6,7 @@ namespace megalith {
 
 namespace {
 
-// What is here of a row group: `held` of `each` rows of memory, from row `local` of it and row `global` of the whole
+// The part of a row group that is here has `held` of `each` rows of memory, from row `local` of it and row `global` of the whole
 // on, as `holders` ranks have it.
 struct PlacedRows {
   int64_t each, held, local, global;
@@ -84,7 +84,7 @@ std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tens
 std::vector<HeldRun> held_runs(const ParamSpec& param, const TensorRank& tensor) {
   const Interval all{0, local_shape(param, tensor).numel()};
   if (tensor.degree == 1 || param.split == Split::columns) return {{all}};
-  if (param.split == Split::none) return {{all, tensor.degree, tensor.rank, param.of_heads}};
+  if (param.split == Split::none) return {{all, tensor.degree, tensor.rank, param.partial_gradient}};
   const int64_t cols = param.shape.num_dims() == 1 ? 1 : width(param.shape);
   std::vector<HeldRun> runs;
   for (const PlacedRows& group : placed_rows(param, tensor)) {

@@ -17,7 +17,7 @@ struct Part {
   Interval part;
 };
 
-// What a pass over state does with a part: where it lies on the host, it is fetched before and put back after.
+// A pass over state works on each part; one that lies on the host is fetched before and put back after.
 struct Pass {
   Op fetch, work, put;
 };

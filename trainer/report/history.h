@@ -21,7 +21,7 @@ struct Source {
   int64_t samples = 0;        // an epoch
 };
 
-// What the model wrote after a step (train.sample_every).
+// The model wrote this text after the step (train.sample_every).
 struct WrittenText {
   int64_t step = 0;
   std::string prompt, text;

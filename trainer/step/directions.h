@@ -39,7 +39,7 @@ class Directions {
     Interval elements;
     int64_t at;
   };
-  // What this rank sends and gets in a round; offsets and counts are of elements.
+  // A rank sends and gets these in a round; offsets and counts are of elements.
   struct Exchanges {
     std::vector<Piece> held, received;  // this shard's elements by owner; those of the owned matrices by sender
     AllToAllParts shard;                // from held to received

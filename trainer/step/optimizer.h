@@ -48,8 +48,8 @@ class Optimizer {
   History history(Stream& s) const;
   void restore(Stream& s, const History& history);
 
-  // State tensors by path, one f32 or bf16 for each unit, of those elements of its shard that have such state: none where
-  // it is frozen.
+  // State tensors by path, one f32 or bf16 for each unit, of those elements of its shard that have such state: none
+  // where it is frozen.
   struct State {
     std::string path;  // "moments/first"
     bool of_matrices = false;

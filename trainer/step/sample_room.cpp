@@ -16,10 +16,13 @@ constexpr int64_t frame = 8;  // tokens that a tokenizer may put before a text
 
 }  // namespace
 
+// The strings of a list end.
+bool names_prompt_file(const std::string& said) { return !said.empty() && said.find('\n') == std::string::npos; }
+
 std::vector<std::string> sample_prompts(const TrainConfig& config) {
   const std::string& said = config.sample_prompts;
   if (said.empty()) return {""};
-  if (said.find('\n') == std::string::npos) {  // a file; the strings of a list end
+  if (names_prompt_file(said)) {
     CHECK(std::filesystem::exists(said),
           "train.sample_prompts = {}: there is no such file; a prompt itself stands in a list: train.sample_prompts = "
           "[\"{}\"]",

@@ -9,6 +9,9 @@
 
 namespace megalith {
 
+// Returns whether train.sample_prompts names a file, which then has to be the same for all ranks.
+bool names_prompt_file(const std::string& said);
+
 // Returns the prompts of train.sample_prompts: the list, the lines of the file, or, where it is empty, one empty
 // prompt. Error: the file cannot be read (data/prompts.h).
 std::vector<std::string> sample_prompts(const TrainConfig& config);

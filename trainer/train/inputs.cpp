@@ -4,6 +4,7 @@
 
 #include "checkpoints/directory.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"

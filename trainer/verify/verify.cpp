@@ -11,6 +11,7 @@
 
 #include "kernels/system/counted.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/run_start.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/memory_check.h"

@@ -1,0 +1,99 @@
+#include "trainer/checkpointing/run_start.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoints/directory.h"
+#include "kernels/system/counted.h"
+
+namespace megalith {
+
+namespace {
+
+void check_names_folder(const std::string& init_from) {
+  CHECK(std::filesystem::is_directory(init_from),
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a folder from Hugging Face",
+        init_from);
+}
+
+// Refuses a start from the beginning, which would bury the work in checkpoints that were complete once.
+void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
+  const auto newest = std::ranges::find_if(skipped, &SkippedCheckpoint::published);
+  CHECK(newest == skipped.end(),
+        "none of {} in {} is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
+        "them away or set checkpoint.resume = never",
+        counted(std::ranges::count_if(skipped, &SkippedCheckpoint::published), "checkpoint"), directory,
+        newest->reason);
+}
+
+}  // namespace
+
+void check_names_base(const Config& config) {
+  CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
+        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
+        "name a Hugging Face folder, a run or a checkpoint there",
+        config.adapter.rank);
+}
+
+WeightSource open_initial_weights(const Config& config) {
+  const std::string& path = config.checkpoint.init_from;
+  check_names_folder(path);
+  WeightSource source = open_weights(path);
+  check_same_model("checkpoint.init_from = " + path, source.model, config.model);
+  return source;
+}
+
+void check_resumable(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
+  check_same_model("checkpoint " + path, model_of(manifest, path), here);
+}
+
+bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+void check_start(const Config& config, const RunFingerprint& fingerprint) {
+  const auto check = [&](const std::string& path, const Manifest& manifest) {
+    check_resumable(path, manifest, config.model);
+    check_fingerprint("checkpoint " + path, manifest.state, manifest.step, fingerprint, config);
+  };
+  check_names_base(config);
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+  const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
+  CHECK(checkpoint.resume != "never" || newest.empty(),
+        "checkpoint.resume = never, but {} holds {}, the newest {}; use another run.output, or resume = auto",
+        checkpoint.directory, counted(listing.complete.size(), "checkpoint"), newest);
+  if (names_a_checkpoint(checkpoint.resume)) {
+    const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
+    check(checkpoint.resume, manifest);
+    if (newest.empty()) return;
+    const int64_t last = CheckpointReader(newest).manifest().step;
+    CHECK(last <= manifest.step,
+          "checkpoint.resume = {} is of step {}, but {} goes on to step {} and nothing is overwritten; use another "
+          "run.output, move the newer ones away, or resume = auto",
+          checkpoint.resume, manifest.step, checkpoint.directory, last);
+  } else if (!newest.empty()) {
+    check(newest, CheckpointReader(newest).manifest());
+  } else {
+    if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
+    if (!checkpoint.init_from.empty())
+      check_same_tokenizer("checkpoint.init_from = " + checkpoint.init_from, open_initial_weights(config),
+                           fingerprint.tokenizer, fingerprint.tokenizer_name);
+  }
+}
+
+Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  const CheckpointConfig paths = load_places(toml_path, overrides).checkpoint;
+  if (paths.init_from.empty()) return load_config(toml_path, overrides);
+  std::string weights = paths.init_from;
+  if (!std::filesystem::is_directory(weights)) {
+    const std::vector<std::string> saved = list_checkpoints(paths.directory);
+    if (names_a_checkpoint(paths.resume))
+      weights = paths.resume;
+    else if (!saved.empty())
+      weights = saved.front();
+    check_names_folder(weights);
+  }
+  const WeightSource source = open_weights(weights);
+  return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, source.model, source.dropout});
+}
+
+}  // namespace megalith
