@@ -119,6 +119,7 @@ struct BatchConfig {
 struct ParallelConfig {
   int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
+  int64_t tensor_pieces = 0;  // 0: no transfer of the tensor-parallel group runs beside products
   int64_t pipeline_parallel_degree = 1;
   int64_t virtual_stages = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;

@@ -107,6 +107,9 @@ Table<Config> build_table() {
                   "Ranks that split each layer");
   parallel.word("sequence_parallel", &ParallelConfig::sequence_parallel,
                 "Split the residual stream over the tensor-parallel ranks along the sequence");
+  parallel.number(
+      "tensor_pieces", &ParallelConfig::tensor_pieces, "pieces", between(0, 64),
+      "Cut products into these, with tensor-parallel sums beside them; 1: in backward alone; 0: not at all");
   parallel.number("pipeline_parallel_degree", &ParallelConfig::pipeline_parallel_degree, "ranks", between(1, 1e6),
                   "Ranks that split the stack of layers");
   parallel.number("virtual_stages", &ParallelConfig::virtual_stages, "stages", between(1, 1e4),

@@ -59,6 +59,7 @@ constexpr ForeignKey all[] = {
     {sagemaker, "train_batch_size", "`batch.global_batch_size`"},
     // megatron/training/arguments.py
     {megatron, "tensor_model_parallel_size", "`parallel.tensor_parallel_degree`"},
+    {megatron, "tp_comm_overlap", "`parallel.tensor_pieces`"},
     {megatron, "pipeline_model_parallel_size", "`parallel.pipeline_parallel_degree`"},
     {megatron, "num_layers_per_virtual_pipeline_stage", "not set: `parallel.virtual_stages` counts a rank's stages"},
     {megatron, "num_virtual_stages_per_pipeline_rank", "`parallel.virtual_stages`"},

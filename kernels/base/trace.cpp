@@ -8,9 +8,10 @@ using Kind = TraceEvent::Kind;
 
 const char* name_of(Transfer transfer) {
   constexpr const char* names[] = {
-      "all_gather", "reduce_scatter", "all_reduce",         "all_to_all",    "broadcast", "send", "recv",
-      "barrier",    "to_host",        "to_device",  //
-      "split",      "connect",        "texts of all ranks", "text of rank 0"};
+      "all_gather",    "reduce_scatter",   "all_reduce",         "all_to_all",     "broadcast", "send", "recv",
+      "barrier",       "to_host",          "to_device",                             //
+      "split",         "connect",          "texts of all ranks", "text of rank 0",  //
+      "all_gather_of", "reduce_scatter_to"};
   const auto i = static_cast<size_t>(transfer);
   return i < std::size(names) ? names[i] : "a call of another version";
 }

@@ -28,6 +28,9 @@ enum class Transfer : uint8_t {
   connect,  // a group makes its connections
   texts,    // the session brings every rank's text to every rank
   text,     // the session brings rank 0's text to every rank
+  // Of or to some members alone.
+  all_gather_of,
+  reduce_scatter_to,
 };
 const char* name_of(Transfer transfer);
 inline bool is_message(Transfer transfer) { return transfer == Transfer::send || transfer == Transfer::recv; }
@@ -41,7 +44,8 @@ struct TraceEvent {
   Transfer transfer{};       // begin
   bool together = false;     // op: launched with the one before it, in one graph (launch_graph.h)
   int8_t channel = -1;       // begin: the communicator's number, or host_channel
-  int32_t peer = -1;         // begin, for a message or a broadcast: the other member of the group, or the root
+  int32_t peer = -1;         // begin, for a message or a broadcast: the other member of the group, or the root; for a
+                             // gather or scatter of some members, how many they are
   int32_t id = -1;           // begin, wait: number of the transfer
   int64_t bytes = 0;         // begin: payload
   const char* op = nullptr;  // op: its name, a literal

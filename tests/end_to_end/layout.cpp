@@ -16,6 +16,7 @@ namespace {
 const std::map<std::string, Args>& dictionary() {
   static const std::map<std::string, Args> words = {{"tensor=", {"parallel.tensor_parallel_degree="}},
                                                     {"sequence", {"parallel.sequence_parallel=true"}},
+                                                    {"pieces=", {"parallel.tensor_pieces="}},
                                                     {"unscaled", {"parallel.prescaled_batch=false"}},
                                                     {"pipeline=", {"parallel.pipeline_parallel_degree="}},
                                                     {"virtual=", {"parallel.virtual_stages="}},

@@ -94,6 +94,36 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
   }
 }
 
+// What products that are cut into pieces of rows rely on (parallel.tensor_pieces).
+TEST(Gemm, RowsHaveTheBitsThatTheyHaveAmongMore) {
+  for (bool native : {false, true}) {
+    if (native && !cpu::Gemm::has_native_bf16()) continue;
+    for (const auto& [M, N, K] : {GemmSize{48, 36, 48}, {512, 192, 256}, {520, 400, 300}, {1000, 70, 300}})
+      for (DType type : {DType::f32, DType::bf16, DType::f16})
+        for (int64_t rows : {16, 384})
+          for (bool transposed : {true, false}) {
+            if (rows >= M || (native && type != DType::bf16)) continue;
+            SCOPED_TRACE(fmt::format("{} of {}x{}x{} {} native {} transposed {}", rows, M, N, K, name_of(type), native,
+                                     transposed));
+            const Arg a = in("a", type, {M, K}), b = in("b", type, {N, K}), c = in("c", type, {M, N});
+            Memory ma(a, 0), mb(b, 0), whole(c, 0), cut(c, 0);
+            cpu::Gemm gemm(native);
+            const auto run = [&](const Memory& to, int64_t begin, int64_t end) {
+              const Tensor y = to.tensor().rows(begin, end), x = ma.tensor().rows(begin, end);
+              gemm.run(transposed ? linear_forward_call(y, x, mb.tensor(), Tensor())
+                                  : linear_backward_input_call(y, x, mb.tensor().view({K, N})));
+            };
+            run(whole, 0, M);
+            for (int64_t begin = 0; begin < M; begin += rows) {
+              const int64_t end = M - begin < rows + 16 ? M : begin + rows;
+              run(cut, begin, end);
+              if (end == M) break;
+            }
+            EXPECT_TRUE(cut.bits() == whole.bits());
+          }
+  }
+}
+
 // OpenMP keeps the threads of a region for the next one of who began it, so this process then has them.
 int64_t threads_of_process() {
   int64_t threads = 0;

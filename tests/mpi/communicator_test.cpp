@@ -46,6 +46,46 @@ TEST_P(Conformance, ReduceScatterGivesEachItsPartOfTheSum) {
     }
 }
 
+// In groups of two neighbours, the last of what is left.
+TEST_P(Conformance, PartsOfAGatherAndOfAScatterMakeUpTheWhole) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (int64_t n : transfer_sizes) {
+      const Owned in = owned(dtype, n), all = owned(dtype, n * size_), whole = owned(dtype, n * size_),
+                  sum = owned(dtype, n);
+      write_values(in, rank_);
+      write(whole, [&](int64_t i) { return small_value(rank_, i); });
+      std::vector<Pending> under_way;
+      for (int64_t first = 0; first < size_; first += 2) {
+        const Interval of{first, std::min<int64_t>(first + 2, size_)};
+        const Interval elements{of.begin * n, of.end * n};
+        under_way.push_back(c_.all_gather_of(s_, of, all->flat(elements.begin, elements.end), in));
+        under_way.push_back(c_.reduce_scatter_to(s_, of, sum, whole->flat(elements.begin, elements.end)));
+      }
+      for (Pending& transfer : under_way) transfer.wait();
+      expect_values(all, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+      expect_values(sum, [&](int64_t i) {
+        double expected = 0;
+        for (int r = 0; r < size_; r++) expected += small_value(r, rank_ * n + i);
+        return expected;
+      });
+      expect_values(whole, [&](int64_t i) { return small_value(rank_, i); });  // the input stays
+    }
+}
+
+// MPI adds in the order of the ranks, however the sum is cut.
+TEST_P(Conformance, PartsOfAScatterHaveTheBitsOfTheWhole) {
+  if (!GetParam().name.starts_with("mpi")) GTEST_SKIP() << "MPI alone promises it";
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const int64_t n = 4099;
+    const Owned whole = owned(dtype, n * size_), sum = owned(dtype, n), parts = owned(dtype, n);
+    write(whole, [&](int64_t i) { return std::sin(static_cast<double>(rank_ * 1000003 + i)); });
+    c_.reduce_scatter(s_, sum, whole).wait();
+    for (int64_t r = 0; r < size_; r++)
+      c_.reduce_scatter_to(s_, {r, r + 1}, parts, whole->flat(r * n, (r + 1) * n)).wait();
+    EXPECT_EQ(bytes_of(parts), bytes_of(sum));
+  }
+}
+
 TEST_P(Conformance, AllToAllGivesEachItsPieces) {
   for (DType dtype : all_types)
     for (int64_t n : transfer_sizes) {

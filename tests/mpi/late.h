@@ -30,6 +30,17 @@ class LateCommunicator : public Communicator {
     return begin("reduce_scatter", in, out,
                  [&](Tensor from, Tensor to) { return inner_->reduce_scatter(s, to, from); });
   }
+  Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return begin("all_gather_of", in, out,
+                 [&](Tensor from, Tensor to) { return inner_->all_gather_of(s, of, to, from); });
+  }
+  // Who gets nothing may use `out` meanwhile.
+  Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) override {
+    const bool gets = of.begin <= rank() && rank() < of.end;
+    return begin("reduce_scatter_to", in, gets ? out : Tensor{}, [&](Tensor from, Tensor to) {
+      return inner_->reduce_scatter_to(s, of, gets ? to : from.flat(0, out.numel()), from);
+    });
+  }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
     return begin("all_reduce", {}, data, [&](Tensor, Tensor to) { return inner_->all_reduce(s, to, op); });
   }

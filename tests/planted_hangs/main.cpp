@@ -75,6 +75,18 @@ class FaultyCommunicator : public Communicator {
       return inner_->reduce_scatter(s, out.flat(0, n), in.flat(0, n * size()));
     });
   }
+  Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return planted(s, [&](bool less) {
+      const int64_t n = less ? in.numel() / 2 : in.numel();
+      return inner_->all_gather_of(s, of, out.flat(0, n * of.size()), in.flat(0, n));
+    });
+  }
+  Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return planted(s, [&](bool less) {
+      const int64_t n = less ? out.numel() / 2 : out.numel();
+      return inner_->reduce_scatter_to(s, of, out.flat(0, n), in.flat(0, n * of.size()));
+    });
+  }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
     return planted(s,
                    [&](bool less) { return inner_->all_reduce(s, data.flat(0, data.numel() / (less ? 2 : 1)), op); });
@@ -112,6 +124,12 @@ Config layout(int ranks, int tensor, int pipeline) {
   config.model = {.layers = 4, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0};
   config.batch = {.sequence_length = 12, .global_batch_size = 8, .microbatch_size = 1};
   config.parallel.tensor_parallel_degree = tensor;
+  if (tensor > 1) {  // in pieces, of all kinds
+    config.batch.global_batch_size = 16;
+    config.batch.microbatch_size = 4;
+    config.parallel.tensor_pieces = 2;
+    config.parallel.sequence_parallel = ranks > 2;
+  }
   config.parallel.pipeline_parallel_degree = pipeline;
   config.parallel.sharded_data_parallel_degree = ranks / tensor / pipeline;
   return resolve(config);

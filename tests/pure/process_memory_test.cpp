@@ -10,10 +10,11 @@ constexpr int64_t MiB = int64_t{1} << 20;
 
 class SumsOf {
  public:
-  SumsOf& begin(int32_t id, Transfer transfer, int64_t bytes, Channel channel = Channel::shard) {
+  SumsOf& begin(int32_t id, Transfer transfer, int64_t bytes, Channel channel = Channel::shard, int32_t peer = -1) {
     step_.push_back({.kind = TraceEvent::Kind::begin,
                      .transfer = transfer,
                      .channel = static_cast<int8_t>(channel),
+                     .peer = peer,
                      .id = id,
                      .bytes = bytes});
     return *this;
@@ -41,6 +42,15 @@ TEST(ProcessMemory, SumsKeepWhatTheyTakeAtOnce) {
   EXPECT_EQ(SumsOf().begin(0, sum, 2 * MiB).wait(0).on({.shard = 2}), 4 * MiB) << "and of two ranks";
   for (const Transfer other : {Transfer::all_gather, Transfer::send, Transfer::broadcast, Transfer::all_to_all})
     EXPECT_EQ(SumsOf().begin(0, other, 2 * MiB).wait(0).on(four), 0);
+  // Of the two parts of a scatter the first goes to rank 0, and has all ranks' addends of it.
+  const Transfer part = Transfer::reduce_scatter_to;
+  EXPECT_EQ(SumsOf()
+                .begin(0, part, 2 * MiB, Channel::shard, 2)
+                .begin(1, part, 2 * MiB, Channel::shard, 2)
+                .wait(0)
+                .wait(1)
+                .on(four),
+            4 * MiB);
   EXPECT_EQ(SumsOf().begin(0, Transfer::to_host, MiB, Channel::host).wait(0).on(four), 0);
 }
 

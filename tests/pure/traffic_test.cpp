@@ -296,6 +296,8 @@ TEST(RingBytes, AreWhatARankSends) {
   EXPECT_EQ(ring_bytes(Transfer::all_gather, 800, 8), 700);
   EXPECT_EQ(ring_bytes(Transfer::reduce_scatter, 800, 8), 700);
   EXPECT_EQ(ring_bytes(Transfer::all_to_all, 800, 8), 700);
+  EXPECT_EQ(4 * ring_bytes(Transfer::all_gather_of, 200, 8), 700) << "the parts together send what the whole does";
+  EXPECT_EQ(4 * ring_bytes(Transfer::reduce_scatter_to, 200, 8), 700);
   EXPECT_EQ(ring_bytes(Transfer::all_reduce, 800, 8), 1400);
   EXPECT_EQ(ring_bytes(Transfer::broadcast, 800, 8), 800);
   EXPECT_EQ(ring_bytes(Transfer::send, 800, 8), 800);

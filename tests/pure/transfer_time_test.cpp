@@ -48,6 +48,7 @@ TEST(TransferTime, CoresAddUpWhatCameThroughMemory) {
   };
   EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::all_gather), 0);
   EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::reduce_scatter), (4000 + 1000) / 2e3);
+  EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::reduce_scatter_to), 4000 * 5 / 2e3) << "one member adds up all";
   EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::all_reduce), (4000 + 1000) / 2e3) << "each adds up a part";
   EXPECT_DOUBLE_EQ(added({.shard = 2, .data = 2}, Transfer::all_reduce), (8000 + 4000) / 2e3) << "both add up all";
 }
@@ -62,6 +63,14 @@ TEST(TransferTime, ARingWaitsForTheNetworkOnceANode) {
   EXPECT_DOUBLE_EQ(microseconds(link, Transfer::all_reduce), 2 * (2 * 100 + 3 * 1));
   // All of a node's network is one ring's, but a device sends no faster than its link.
   EXPECT_DOUBLE_EQ(link.bandwidth, 1e9);
+}
+
+// All of it passes over the links between members, and each part waits for the ring anew.
+TEST(TransferTime, PartsOfAGatherTakeLongerThanTheWhole) {
+  const GroupLink link = group_link({.shard = 4}, hardware(), 0, Channel::shard);
+  EXPECT_DOUBLE_EQ(microseconds(link, Transfer::all_gather, 4000), 3 + 3);
+  EXPECT_DOUBLE_EQ(microseconds(link, Transfer::all_gather_of, 2000), 3 + 2);
+  EXPECT_DOUBLE_EQ(microseconds(link, Transfer::reduce_scatter_to, 2000), 3 + 2);
 }
 
 TEST(TransferTime, RingsOfANodeShareItsNetwork) {

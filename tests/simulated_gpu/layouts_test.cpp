@@ -22,7 +22,10 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
   const std::map<int, std::vector<std::string>> layouts{
       {2,
        {"sharding_strategy=full_shard", "precision.gradient_reduce=bf16", "precision.compute=fp16",
-        "tensor_parallel_degree=2 sequence_parallel=true", "pipeline_parallel_degree=2 virtual_stages=2",
+        "tensor_parallel_degree=2 sequence_parallel=true",
+        "tensor_parallel_degree=2 tensor_pieces=2 batch.microbatch_size=8",
+        "tensor_parallel_degree=2 sequence_parallel=true tensor_pieces=2 batch.microbatch_size=8",
+        "pipeline_parallel_degree=2 virtual_stages=2",
         "precision.compute=bf16 precision.residual=fp32 pipeline_parallel_degree=2"}},
       {3, {"pipeline_parallel_degree=3 virtual_stages=2", "pipeline_parallel_degree=3 pipeline_schedule=gpipe"}},
       {4,
@@ -36,6 +39,8 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false "
         "precision.compute=fp16 precision.residual=fp32",
         "tensor_parallel_degree=4 model.heads=4 model.key_value_heads=2",
+        "tensor_parallel_degree=4 model.heads=4 sequence_parallel=true tensor_pieces=3 batch.microbatch_size=8 "
+        "memory.activation_checkpointing=each",
         "tensor_parallel_degree=2 optimizer.algorithm=muon"}}};
   const test::Scratch scratch;
   VerifyOptions options;

@@ -139,7 +139,7 @@ void put(void* out, const char* bytes, size_t n) {
   std::memcpy(out, bytes, n);
 }
 
-// Every rank has all inputs and adds them in the order of the ranks; it keeps `part` of the sum.
+// Every rank has all inputs and adds them in the order of the ranks; it keeps `part` of the sum, if that is not empty.
 ncclResult_t reduce(const void* in, void* out, size_t bytes, size_t part_begin, size_t part_bytes, ncclDataType_t type,
                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return enqueue(
@@ -151,7 +151,7 @@ ncclResult_t reduce(const void* in, void* out, size_t bytes, size_t part_begin, 
       [=](Transfer& t) {
         std::vector<char> sum(t.come.begin(), t.come.begin() + static_cast<std::ptrdiff_t>(bytes));
         for (size_t r = 1; r < static_cast<size_t>(comm->size); r++) combine(sum, t.come.data() + r * bytes, type, op);
-        put(out, sum.data() + part_begin, part_bytes);
+        if (part_bytes > 0) put(out, sum.data() + part_begin, part_bytes);
       });
 }
 
@@ -301,6 +301,12 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
       comm, stream, comm->rank == root ? in : nullptr, bytes, 0,
       [=](Transfer& t) { MPI_Ibcast(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, root, comm->mpi, &t.request); },
       [=](Transfer& t) { put(out, t.sent.data(), bytes); });
+}
+// In a group as well these begin one after another, where NCCL may run them together.
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return reduce(in, out, bytes, 0, comm->rank == root ? bytes : 0, type, op, comm, stream);
 }
 ncclResult_t ncclGroupStart() {
   group().open = true;

@@ -12,6 +12,8 @@ double ring_bytes(Transfer transfer, double payload, int size) {
   switch (transfer) {
     case Transfer::all_gather:
     case Transfer::all_to_all:
+    case Transfer::all_gather_of:
+    case Transfer::reduce_scatter_to:
     case Transfer::reduce_scatter: return payload * share;
     case Transfer::all_reduce: return 2 * payload * share;
     case Transfer::recv:
@@ -104,6 +106,28 @@ Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {
   return traced(s, Transfer::reduce_scatter, in.bytes(), -1, [&] { return do_reduce_scatter(s, out, in); });
 }
 
+void Communicator::check_part(const char* does, Interval of, const Tensor& whole, const Tensor& part) const {
+  CHECK(0 <= of.begin && of.begin < of.end && of.end <= size_, "{}: {} members [{}, {}) of {}", name_, does, of.begin,
+        of.end, size_);
+  CHECK(whole.numel() == part.numel() * of.size() && whole.dtype() == part.dtype(),
+        "{}: {} members [{}, {}), {} {} each, and {} {} in all", name_, does, of.begin, of.end, part.numel(),
+        name_of(part.dtype()), whole.numel(), name_of(whole.dtype()));
+}
+
+Pending Communicator::all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) {
+  check_part("all_gather of", of, out, in);
+  return traced(s, Transfer::all_gather_of, out.bytes(), static_cast<int>(of.size()),
+                [&] { return do_all_gather_of(s, of, out, in); });
+}
+
+Pending Communicator::reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) {
+  check_part("reduce_scatter to", of, in, out);
+  CHECK(in.dtype() == DType::f32 || is_16_bit(in.dtype()), "{}: reduce_scatter of {}; f32, bf16 and f16 are supported",
+        name_, name_of(in.dtype()));
+  return traced(s, Transfer::reduce_scatter_to, in.bytes(), static_cast<int>(of.size()),
+                [&] { return do_reduce_scatter_to(s, of, out, in); });
+}
+
 Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
   CHECK(data.dtype() != DType::i32, "{}: all_reduce of i32; f32, f64, bf16 and f16 are supported", name_);
   return traced(s, Transfer::all_reduce, data.bytes(), -1, [&] { return do_all_reduce(s, data, op); });
@@ -183,6 +207,8 @@ class DryCommunicator : public Communicator {
   }
   Pending do_all_gather(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
+  Pending do_all_gather_of(Stream&, Interval, Tensor, Tensor) override { return {}; }
+  Pending do_reduce_scatter_to(Stream&, Interval, Tensor, Tensor) override { return {}; }
   Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
   Pending do_all_to_all(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_all_to_all_of(Stream&, Tensor, Tensor, const AllToAllParts&) override { return {}; }
@@ -207,6 +233,8 @@ class SelfCommunicator : public DryCommunicator {
     return Pending([=, this, &s] { copy_to(s, out, in); });
   }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_all_gather_of(Stream& s, Interval, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_reduce_scatter_to(Stream& s, Interval, Tensor out, Tensor in) override { return copy_to(s, out, in); }
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
   Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts&) override {
     return copy_to(s, out, in);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/base/flight_recorder.h"
+#include "kernels/base/interval.h"
 #include "kernels/base/pending.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
@@ -26,7 +27,8 @@ enum class Reduce : uint8_t { sum, max };
 
 // Returns the bytes that a rank of a group of `size` sends when the payload goes round a ring: (size-1)/size of it for
 // all_gather, reduce_scatter and (directly to each member) all_to_all, twice that for all_reduce, all of it for a
-// broadcast or a message, nothing for recv.
+// broadcast or a message, nothing for recv. For all_gather and reduce_scatter of some members it is the mean of the
+// ranks: most pass on all of it, and those before a member not that member's part.
 double ring_bytes(Transfer transfer, double payload, int size);
 
 // The parts of an exchange that are not equal, in elements. Members of a group make them from the same table.
@@ -64,6 +66,11 @@ class Communicator {
   // 16-bit types are added in f32 and rounded to nearest: by MPI once, in the order of ranks; by NCCL after each
   // addition.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
+  // Both of some members' parts alone, those with the ranks `of`: out = their ins, in order, on every member; and each
+  // of them gets its part of the sum of in, which has their parts. Others' `in`, or `out`, is left as it is. In all the
+  // parts that make up the whole, NCCL may add in another order than reduce_scatter; MPI does not.
+  Pending all_gather_of(Stream& s, Interval of, Tensor out, Tensor in);
+  Pending reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in);
   // data = the sum or maximum over ranks of data (f32, f64, bf16 or f16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
   // Part r of out = part `rank` of the in of rank r, of `size` equal parts. They must not overlap.
@@ -75,6 +82,10 @@ class Communicator {
   Pending send(Stream& s, Tensor data, int peer);
   Pending recv(Stream& s, Tensor data, int peer);
   void barrier(Stream& s);
+
+  // From now on transfers of this group may run beside work on the stream. On a GPU those of the tensor-parallel group
+  // run in its order until then, which costs less where each is awaited at once.
+  virtual void run_beside() {}
 
   // Collective. Makes the connections for all_to_all, which the first one would otherwise allocate.
   void connect_all_to_all();
@@ -94,6 +105,8 @@ class Communicator {
   // event's transfer before they wait for the result.
   virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
+  virtual Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) = 0;
+  virtual Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
   virtual Pending do_all_to_all(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) = 0;
@@ -113,6 +126,7 @@ class Communicator {
 
  private:
   void check_all_gather(const Tensor& out, const Tensor& in) const;
+  void check_part(const char* does, Interval of, const Tensor& whole, const Tensor& part) const;
   void check_peer(int peer, const char* does) const;
   template <class Begin>
   Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);

@@ -70,6 +70,13 @@ struct Division {
       counts.push_back(mpi_count(n / parts + (r < n % parts)));
     }
   }
+  // Parts of `each` elements for some ranks, and none for the others.
+  Division(Interval of, int64_t each, int ranks)
+      : Division([&] {
+          std::vector<int64_t> parts(static_cast<size_t>(ranks), 0);
+          std::fill(parts.begin() + of.begin, parts.begin() + of.end, each);
+          return parts;
+        }()) {}
   std::vector<int> begins, counts;
 };
 
@@ -101,6 +108,30 @@ class MpiCommunicator : public Communicator {
   Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override {
     const auto parts = scratch_->tensor(in.dtype(), in.numel());
     return pending(exchange(*parts, in), [=] { combine_parts(out, *parts, Reduce::sum); });
+  }
+  Pending do_all_gather_of(Stream&, Interval of, Tensor out, Tensor in) override {
+    const auto parts = std::make_shared<const Division>(of, in.numel(), size());
+    const int mine = parts->counts[static_cast<size_t>(rank())];
+    MPI_Request request;
+    MPI_CHECK(MPI_Iallgatherv(in.raw(), mine, datatype(in.dtype()), out.raw(), parts->counts.data(),
+                              parts->begins.data(), datatype(out.dtype()), comm_, &request));
+    return pending(request, [parts] {});  // which live until then
+  }
+  // The same exchange and the same order as of the whole.
+  Pending do_reduce_scatter_to(Stream&, Interval of, Tensor out, Tensor in) override {
+    const bool gets = of.begin <= rank() && rank() < of.end;
+    const auto sent = std::make_shared<const Division>(of, out.numel(), size()),
+               received = std::make_shared<const Division>(
+                   std::vector<int64_t>(static_cast<size_t>(size()), gets ? out.numel() : 0));
+    const auto parts = gets ? scratch_->tensor(in.dtype(), size() * out.numel()) : nullptr;
+    static char nothing;
+    MPI_Request request;
+    MPI_CHECK(MPI_Ialltoallv(in.raw(), sent->counts.data(), sent->begins.data(), datatype(in.dtype()),
+                             gets ? parts->raw() : &nothing, received->counts.data(), received->begins.data(),
+                             datatype(in.dtype()), comm_, &request));
+    return pending(request, [sent, received, parts, out] {
+      if (parts) combine_parts(out, *parts, Reduce::sum);
+    });
   }
   Pending do_all_reduce(Stream&, Tensor data, Reduce op) override {
     constexpr int64_t small = int64_t{1} << 16;  // bytes

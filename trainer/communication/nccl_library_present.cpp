@@ -35,6 +35,7 @@ NcclLibrary::NcclLibrary(const std::string& file) {
   find(reduce_scatter, "ncclReduceScatter");
   find(all_reduce, "ncclAllReduce");
   find(broadcast, "ncclBroadcast");
+  find(reduce, "ncclReduce");
   find(group_start, "ncclGroupStart");
   find(group_end, "ncclGroupEnd");
   find(send, "ncclSend");

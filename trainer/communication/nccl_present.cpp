@@ -159,6 +159,22 @@ class NcclCommunicator : public Communicator {
   }
 
   bool ends_unseen_by_host() const override { return true; }
+  // A ring passes each member's part on at full rate, so all parts together take as long as an all_gather's.
+  Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return begin(s, "all_gather_of", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
+      return each_part(of, out, in.numel(), [&](const Tensor& part, int root) {
+        return library().broadcast(in.raw(), part.raw(), count(part), nccl_type(part.dtype()), root, comm, on);
+      });
+    });
+  }
+  Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return begin(s, "reduce_scatter_to", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
+      return each_part(of, in, out.numel(), [&](const Tensor& part, int root) {
+        return library().reduce(part.raw(), out.raw(), count(part), nccl_type(part.dtype()), ncclSum, root, comm, on);
+      });
+    });
+  }
+  void run_beside() override { on_compute_ = false; }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "all_gather", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_gather(in.raw(), out.raw(), count(in), nccl_type(in.dtype()), comm, on);
@@ -221,6 +237,15 @@ class NcclCommunicator : public Communicator {
 
   const NcclLibrary& library() const { return shared_->library; }
 
+  // Calls transfer(part, member) for each member's part of `whole`, as one NCCL group.
+  template <class F>
+  ncclResult_t each_part(Interval of, const Tensor& whole, int64_t each, F transfer) const {
+    ncclResult_t result = library().group_start();
+    for (int64_t i = 0; i < of.size() && result == ncclSuccess; i++)
+      result = transfer(whole.flat(i * each, (i + 1) * each), static_cast<int>(of.begin + i));
+    const ncclResult_t end = library().group_end();
+    return result == ncclSuccess ? end : result;
+  }
   ncclResult_t exchange(Tensor out, Tensor in, ncclComm_t comm, CUstream_st* on) const {
     const std::vector<int64_t> each(static_cast<size_t>(size()), in.numel() / size());
     return exchange(out, in, {.sent = each, .received = each}, comm, on);

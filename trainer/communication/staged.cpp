@@ -45,6 +45,16 @@ class StagedCommunicator : public Communicator {
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
     return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->reduce_scatter(host_, o, i); });
   }
+  Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
+    return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_gather_of(host_, of, o, i); });
+  }
+  // Only those who get something write it.
+  Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) override {
+    if (of.begin <= rank() && rank() < of.end)
+      return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->reduce_scatter_to(host_, of, o, i); });
+    return staged(s, {}, in,
+                  [&](Tensor, Tensor i) { return through_->reduce_scatter_to(host_, of, i.flat(0, out.numel()), i); });
+  }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
     return staged(s, data, data, [&](Tensor d, Tensor) { return through_->all_reduce(host_, d, op); });
   }

@@ -89,25 +89,31 @@ void Attention::prepare(const Context& c, const UnitTensors& w, const Saved& a, 
     rotate(c.s, a.qkv, dims(c.pass), rotation_, {c.starts, cache ? cache->rows : Tensor{}}, true);
 }
 
-Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x,
-                          const KeyValueCache* cache) const {
-  const Tensor out = c.scratch.tensor(x.dtype(), {c.pass.branch_rows(), width_});
-  qkv_.forward(c, w, a.made.empty() ? a.qkv : a.made, x);
+InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x,
+                            const KeyValueCache* cache) const {
+  const Tensor out = c.scratch.tensor(x.rows().dtype(), {c.pass.branch_rows(), width_});
+  const Tensor made = a.made.empty() ? a.qkv : a.made;
+  x.each([&](Interval r) {
+    qkv_.forward(c.from_row(r.begin), w, made.rows(r.begin, r.end), x.rows().rows(r.begin, r.end));
+  });
   prepare(c, w, a, cache);
   if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
   if (cache == nullptr || cache->fresh)
     attention_forward(c.s, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
   else
     cached_attention(c.s, a.att, a.qkv, cache->memory, cache->rows, cache->longest);
-  proj_.forward(c, w, out, a.att);
-  return out;
+  return c.edge.begin_leave(c.s, c.scratch, out, [&](Interval r) {
+    proj_.forward(c.from_row(r.begin), w, out.rows(r.begin, r.end), a.att.rows(r.begin, r.end));
+  });
 }
 
 Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                                 const Gradients& g) const {
+                                 const Gradients& g, InPieces dout) const {
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  proj_.backward_input(c, w, datt, g.dout);
+  dout.each([&](Interval r) {
+    proj_.backward_input(c.from_row(r.begin), w, datt.rows(r.begin, r.end), g.dout.rows(r.begin, r.end));
+  });
   attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
   if (rotation_.pairs > 0) rotate(c.s, g.dqkv, dims(c.pass), rotation_, {c.starts, {}}, false);
   if (!a.made.empty())

@@ -44,14 +44,16 @@ class Attention {
   // Makes the cache of one layer, for `places` sequences of so many positions.
   Tensor allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places, int64_t positions) const;
 
-  // Returns the branch's partial output (N, C), in scratch, without bias(); x (N, C). Fills `a`. With a cache, the rows
-  // go on from what it holds, and are kept in it.
-  Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x, const KeyValueCache* cache) const;
+  // Returns what the branch adds to the residual (R, C), in scratch, without bias(): the branch is left; x (N, C).
+  // Fills `a`. With a cache, the rows go on from what it holds, and are kept in it.
+  InPieces forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x,
+                   const KeyValueCache* cache) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
-  // Returns dx (N, C), in scratch; reads g.dout and fills the rest of g. dw, of the norms of q and k, accumulates.
+  // Returns dx (N, C), in scratch; reads g.dout, which is `dout`, and fills the rest of g. dw, of the norms of q and k,
+  // accumulates.
   Tensor backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                        const Gradients& g) const;
+                        const Gradients& g, InPieces dout) const;
   // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                        const Gradients& g, Tensor x, bool add) const;

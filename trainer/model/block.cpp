@@ -1,6 +1,7 @@
 #include "trainer/model/block.h"
 
 #include <cmath>
+#include <utility>
 
 #include "kernels/residual.h"
 
@@ -47,26 +48,46 @@ void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
+  bool fed = false;
   {  // mid = x + dropout(leave(attention(enter(norm_1(x)))) + bias),  norm_2(mid), or in parallel norm_2(x)
     const auto scope = c.scratch.scope();
     norm_1_.forward(c, w, a.norm_1, a.x);
-    const Tensor h = attention_.forward(c, w, a.attention, c.edge.enter(c.s, c.scratch, a.norm_1.y), cache);
-    const Norm::Branch branch{c.edge.leave(c.s, c.scratch, h), attention_.bias(w), c.dropout_at(attention_site_)};
+    InPieces entered = c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::pieces);
+    InPieces h = attention_.forward(c, w, a.attention, std::move(entered), cache);
     if (parallel_) {
-      residual_forward(c.s, a.mid, a.x, branch.h, branch.bias, branch.dropout);
+      residual_forward(c.s, a.mid, a.x, h.all(), attention_.bias(w), c.dropout_at(attention_site_));
       norm_2_.forward(c, w, a.norm_2, a.x);
     } else {
-      norm_2_.forward_residual(c, w, a.norm_2, a.mid, a.x, branch);
+      InPieces normed = add_attention(c, w, a, std::move(h));
+      // Sums that come in pieces are of whole rows, so that entering changes nothing: each goes on by itself.
+      fed = normed.count() > 1;
+      if (fed)
+        feed_forward_.forward(c, w, a.feed_forward, std::move(normed));
+      else
+        normed.all();
     }
   }
   {  // y = mid + dropout(leave(feed_forward(enter(norm_2(mid)))) + bias)
     const auto scope = c.scratch.scope();
-    feed_forward_.forward(c, w, a.feed_forward, c.edge.enter(c.s, c.scratch, a.norm_2.y));
+    if (!fed)
+      feed_forward_.forward(c, w, a.feed_forward, c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::pieces));
     if (y.empty()) return;
-    const Tensor h = feed_forward_.output(c, w, a.feed_forward);
-    residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), feed_forward_.bias(w),
-                     c.dropout_at(feed_forward_site_));
+    InPieces h = feed_forward_.output(c, w, a.feed_forward);
+    h.each([&](Interval r) {
+      residual_forward(c.s, y.rows(r.begin, r.end), a.mid.rows(r.begin, r.end), h.rows().rows(r.begin, r.end),
+                       feed_forward_.bias(w), c.from_row(r.begin).dropout_at(feed_forward_site_));
+    });
   }
+}
+
+InPieces Block::add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const {
+  const Tensor all = h.rows();
+  return std::move(h).then(a.norm_2.y, [this, &c, &w, &a, all](Interval r) {
+    const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
+    const Norm::Saved here{.y = rows(a.norm_2.y), .stat = rows(a.norm_2.stat)};
+    norm_2_.forward_residual(c, w, here, rows(a.mid), rows(a.x),
+                             {rows(all), attention_.bias(w), c.from_row(r.begin).dropout_at(attention_site_)});
+  });
 }
 
 void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& a) const {
@@ -89,10 +110,13 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const auto scope_of_branch = c.scratch.scope();
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty()) residual_backward(c.s, dh, bias, dy, c.dropout_at(feed_forward_site_));
-    const FeedForward::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.feed_forward.fc)};
-    const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g);
-    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
-    const Tensor dnorm = c.edge.enter_backward(c.s, c.scratch, dx);
+    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
+    const FeedForward::Gradients g{dout.rows(), like(a.feed_forward.fc)};
+    InPieces x = c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
+    const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout));
+    InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
+    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, x.all(), add);
+    const Tensor dnorm = entered.all();
     const Norm::Branch branch{dh, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
       residual_backward(c.s, branch.h, branch.bias, dy, branch.dropout);
@@ -103,10 +127,13 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(enter'(attention'(leave'(dh))))
     const auto scope_of_branch = c.scratch.scope();
-    const Attention::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.attention.qkv)};
-    const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g);
-    attention_.backward_weight(c, w, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
-    norm_1_.backward(c, w, a.norm_1, dw, dy, c.edge.enter_backward(c.s, c.scratch, dx), a.x);
+    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
+    const Attention::Gradients g{dout.rows(), like(a.attention.qkv)};
+    InPieces x = c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
+    const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout));
+    InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
+    attention_.backward_weight(c, w, dw, a.attention, g, x.all(), add);
+    norm_1_.backward(c, w, a.norm_1, dw, dy, entered.all(), a.x);
   }
 }
 

@@ -49,6 +49,9 @@ class Block {
  private:
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
+  // Fills mid, and norm_2 of it, which it returns, from what the attention adds to the residual.
+  InPieces add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const;
+
   int64_t width_;
   bool parallel_;
   Norm norm_1_;

@@ -4,23 +4,48 @@
 // al., arXiv 2205.05198).
 //
 // The residual has R rows, a branch has all N of the microbatch; they differ under sequence parallelism only. The
-// tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends.
+// tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends; until its rows
+// are ready (InPieces), the argument must stay as it is.
+//
+// Transfers may run beside the caller's work between begin_...() and the moment when the result is awaited (Wang et
+// al., Overlap Communication with Dependent Computation via Decomposition, ASPLOS 2023). An edge that does not overlap
+// transfers when the result is awaited, so that callers write one order for both.
 #pragma once
+
+#include <functional>
 
 #include "kernels/base/arena.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
 #include "kernels/cross_entropy.h"
+#include "trainer/model/in_pieces.h"
 
 namespace megalith {
 
 class Edge {
  public:
   virtual ~Edge() = default;
-  virtual Tensor enter(Stream& s, Arena& scratch, Tensor x) const = 0;            // residual rows -> branch rows
-  virtual Tensor leave(Stream& s, Arena& scratch, Tensor h) const = 0;            // partial branch output -> residual
-  virtual Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const = 0;  // adjoint of enter
-  virtual Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const = 0;  // adjoint of leave
+
+  // Whether products that use a result take it in pieces, or all of it at once.
+  enum class Cut : bool { whole, pieces };
+  // Computes rows of a tensor.
+  using Product = std::function<void(Interval rows)>;
+
+  virtual InPieces begin_enter(Stream& s, Arena& scratch, Tensor x, Cut cut) const = 0;  // residual rows -> branch rows
+  // Partial branch output -> residual; product(rows) is called for pieces of h, and sees to it that they are written.
+  virtual InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const = 0;
+  virtual InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const = 0;           // adjoint of enter
+  virtual InPieces begin_leave_backward(Stream& s, Arena& scratch, Tensor dh, Cut cut) const = 0;  // adjoint of leave
+
+  // The same for callers that do nothing meanwhile; h is written.
+  virtual Tensor leave(Stream& s, Arena& scratch, Tensor h) const = 0;
+  Tensor enter(Stream& s, Arena& scratch, Tensor x) const { return begin_enter(s, scratch, x, Cut::whole).all(); }
+  Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const {
+    return begin_enter_backward(s, scratch, dx).all();
+  }
+  Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const {
+    return begin_leave_backward(s, scratch, dh, Cut::whole).all();
+  }
 
   // losses (n) f32 written from logits (n, columns of the vocabulary that are here) and targets (n) i32, all of the
   // vocabulary taken together; the second also overwrites the logits with the gradient of scale * sum(losses).

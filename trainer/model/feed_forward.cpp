@@ -27,39 +27,48 @@ void FeedForward::allocate(Arena& arena, DType compute, const PassShape& pass, K
   if (a.act.empty() && kept == Kept::all) a.act = arena.tensor(compute, {N, F});
 }
 
-void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const {
-  if (activation_ == Activation::gelu) return fc_.forward_gelu(c, w, a.act, a.fc, x);
-  fc_.forward(c, w, a.fc, x);
-  recompute(c, a);
+void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {
+  x.each([&](Interval r) {
+    const Context here = c.from_row(r.begin);
+    const Tensor act = a.act.rows(r.begin, r.end), fc = a.fc.rows(r.begin, r.end), rows = x.rows().rows(r.begin, r.end);
+    if (activation_ == Activation::gelu) return fc_.forward_gelu(here, w, act, fc, rows);
+    fc_.forward(here, w, fc, rows);
+    activate(c, act, fc);
+  });
 }
 
-void FeedForward::recompute(const Context& c, const Saved& a) const {
+void FeedForward::recompute(const Context& c, const Saved& a) const { activate(c, a.act, a.fc); }
+
+void FeedForward::activate(const Context& c, Tensor act, Tensor fc) const {
   switch (activation_) {
-    case Activation::gelu: return gelu_forward(c.s, a.act, a.fc);
-    case Activation::gelu_erf: return gelu_forward(c.s, a.act, a.fc, GeluForm::erf);
-    case Activation::swiglu: return swiglu_forward(c.s, a.act, a.fc);
+    case Activation::gelu: return gelu_forward(c.s, act, fc);
+    case Activation::gelu_erf: return gelu_forward(c.s, act, fc, GeluForm::erf);
+    case Activation::swiglu: return swiglu_forward(c.s, act, fc);
   }
 }
 
-Tensor FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
+InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
   const Tensor out = c.scratch.tensor(a.act.dtype(), {a.act.rows(), width_});
-  proj_.forward(c, w, out, a.act);
-  return out;
+  return c.edge.begin_leave(c.s, c.scratch, out, [&](Interval r) {
+    proj_.forward(c.from_row(r.begin), w, out.rows(r.begin, r.end), a.act.rows(r.begin, r.end));
+  });
 }
 
-Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const {
+Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
+                                   InPieces dout) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
-  switch (activation_) {
-    case Activation::gelu: proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc); break;
-    case Activation::gelu_erf:
-      proj_.backward_input(c, w, g.dfc, g.dout);
-      gelu_backward(c.s, g.dfc, g.dfc, a.fc, GeluForm::erf);
-      break;
-    case Activation::swiglu:
-      const Tensor dact = c.scratch.tensor(a.act.dtype(), a.act.shape());
-      proj_.backward_input(c, w, dact, g.dout);
-      swiglu_backward(c.s, g.dfc, dact, a.fc);
-  }
+  const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
+  dout.each([&](Interval r) {
+    const Context here = c.from_row(r.begin);
+    const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
+    if (activation_ == Activation::gelu)
+      return proj_.backward_input_gelu(here, w, rows(g.dfc), rows(g.dout), rows(a.fc));
+    proj_.backward_input(here, w, rows(dact), rows(g.dout));
+    if (activation_ == Activation::gelu_erf)
+      gelu_backward(c.s, rows(g.dfc), rows(dact), rows(a.fc), GeluForm::erf);
+    else
+      swiglu_backward(c.s, rows(g.dfc), rows(dact), rows(a.fc));
+  });
   fc_.backward_input(c, w, dx, g.dfc);
   return dx;
 }

@@ -28,20 +28,24 @@ class FeedForward {
   void allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const;
 
   // Fills `a`; x (N, C).
-  void forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;
+  void forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const;
   // Fills what is not a product.
   void recompute(const Context& c, const Saved& a) const;
-  // Returns the branch's partial output (N, C), in scratch, without bias().
-  Tensor output(const Context& c, const UnitTensors& w, const Saved& a) const;
+  // Returns what the branch adds to the residual (R, C), in scratch, without bias(): the branch is left.
+  InPieces output(const Context& c, const UnitTensors& w, const Saved& a) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
-  // Returns dx (N, C), in scratch; reads g.dout and fills the rest of g.
-  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const;
+  // Returns dx (N, C), in scratch; reads g.dout, which is `dout`, and fills the rest of g.
+  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
+                        InPieces dout) const;
   // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                        const Gradients& g, Tensor x, bool add) const;
 
  private:
+  // Makes `act` of rows of `fc`.
+  void activate(const Context& c, Tensor act, Tensor fc) const;
+
   int64_t width_, features_, products_;  // of x for each feature: 1, or with SwiGLU 2
   Activation activation_;
   Linear fc_, proj_;

@@ -47,6 +47,12 @@ struct Context {
     d.site = site;
     return d;
   }
+  // For the rows of the pass from this one on.
+  Context from_row(int64_t row) const {
+    Context c = *this;
+    c.dropout.first_row += row;
+    return c;
+  }
 };
 
 // A layer keeps this much of its forward pass for its backward pass; the rest is computed again.

@@ -8,11 +8,11 @@ namespace {
 
 Tensor first_rows(const Tensor& t, int64_t rows) { return t.rows(0, rows); }
 
-// Texts go on token by token: no rank has a part of the rows, no document is kept apart, and nothing waits on the host
-// but weights.
+// Texts go on token by token: no rank has a part of the rows, no document is kept apart, no product is cut, and nothing
+// waits on the host but weights.
 Plan for_texts(Plan plan) {
   plan.sequence_parallel = plan.isolates_documents = plan.draws_from_memory = false;
-  plan.horizon = 0;
+  plan.horizon = plan.tensor_pieces = 0;
   plan.pass.first_row = 0;
   return plan;
 }

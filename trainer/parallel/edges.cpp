@@ -1,15 +1,52 @@
 #include "trainer/parallel/edges.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 
 namespace megalith {
 
+namespace {
+// Fewer rows than this are not worth a piece; and the CPU's product of very few rows adds in another order
+// (kernels/few_rows_cpu.h).
+constexpr int64_t least_rows = 16;
+constexpr int64_t tile_rows = 128;
+}  // namespace
+
+std::vector<Interval> pieces_of_rows(int64_t rows, int64_t wanted) {
+  const int64_t most = std::clamp<int64_t>(rows / least_rows, 1, std::max<int64_t>(wanted, 1));
+  int64_t each = round_up(rows, most) / most;
+  each = round_up(each, each >= tile_rows ? tile_rows : least_rows);
+  std::vector<Interval> pieces;
+  for (int64_t begin = 0; begin < rows; begin += each) pieces.push_back({begin, std::min(begin + each, rows)});
+  if (pieces.size() > 1 && pieces.back().size() < least_rows) {
+    pieces.pop_back();
+    pieces.back().end = rows;
+  }
+  return pieces;
+}
+
+std::vector<Interval> pieces_of_ranks(int64_t ranks, int64_t rows_each, int64_t wanted) {
+  const int64_t ranks_at_least = (least_rows + rows_each - 1) / std::max<int64_t>(rows_each, 1);
+  const int64_t count = std::clamp<int64_t>(std::min(wanted, ranks / std::max<int64_t>(ranks_at_least, 1)), 1, ranks);
+  std::vector<Interval> pieces;
+  for (int64_t i = 0; i < count; i++) pieces.push_back(part_of({0, ranks}, i, count));
+  return pieces;
+}
+
 std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
   Communicator& group = mesh.channel(Channel::tensor);
-  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.pass.vocabulary);
-  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.pass.vocabulary);
+  if (plan.tensor_pieces > 0) group.run_beside();
+  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.pass.vocabulary, plan.tensor_pieces);
+  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.pass.vocabulary, plan.tensor_pieces);
   return std::make_unique<WholeEdge>(plan.pass.vocabulary);
+}
+
+InPieces WholeEdge::begin_leave(Stream&, Arena&, Tensor h, const Product& product) const {
+  product({0, h.rows()});
+  return InPieces(h);
 }
 
 void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets) const {
@@ -25,14 +62,28 @@ void WholeEdge::softmax(Stream& s, Arena&, Tensor stats, Tensor logits, Tensor t
   softmax_part(s, stats, logits, targets, part_);
 }
 
+InPieces TensorEdge::begun(Tensor rows, std::function<Pending()> transfer) const {
+  if (pieces_ == 0) return InPieces(rows, [transfer = std::move(transfer)] { transfer().wait(); });
+  return InPieces(rows, [pending = std::make_shared<Pending>(transfer())] { pending->wait(); });
+}
+
+InPieces TensorEdge::begin_leave(Stream& s, Arena&, Tensor h, const Product& product) const {
+  InPieces sums = InPieces::none_of(h);
+  for (const Interval piece : pieces_of_rows(h.rows(), pieces_)) {
+    product(piece);
+    const auto pending = std::make_shared<Pending>(group_.all_reduce(s, h.rows(piece.begin, piece.end), Reduce::sum));
+    sums.add(piece, [pending] { pending->wait(); });
+  }
+  return sums;
+}
+
+InPieces TensorEdge::begin_enter_backward(Stream& s, Arena&, Tensor dx) const {
+  return begun(dx, [this, &s, dx] { return group_.all_reduce(s, dx, Reduce::sum); });
+}
+
 Tensor TensorEdge::leave(Stream& s, Arena&, Tensor h) const {
   group_.all_reduce(s, h, Reduce::sum).wait();
   return h;
-}
-
-Tensor TensorEdge::enter_backward(Stream& s, Arena&, Tensor dx) const {
-  group_.all_reduce(s, dx, Reduce::sum).wait();
-  return dx;
 }
 
 Tensor TensorEdge::whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const {
@@ -62,16 +113,52 @@ void TensorEdge::loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Ten
   cross_entropy_gradient(s, logits, stats, targets, part_, scale);
 }
 
-Tensor SequenceEdge::gathered(Stream& s, Arena& scratch, Tensor rows) const {
-  const Tensor all = scratch.tensor(rows.dtype(), {rows.rows() * group_.size(), rows.cols()});
-  group_.all_gather(s, all, rows).wait();
-  return all;
+Tensor SequenceEdge::own_rows(Arena& scratch, const Tensor& partial) const {
+  return scratch.tensor(partial.dtype(), {partial.rows() / group_.size(), partial.cols()});
 }
 
-Tensor SequenceEdge::scattered(Stream& s, Arena& scratch, Tensor partial) const {
-  const Tensor rows = scratch.tensor(partial.dtype(), {partial.rows() / group_.size(), partial.cols()});
-  group_.reduce_scatter(s, rows, partial).wait();
-  return rows;
+InPieces SequenceEdge::gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut) const {
+  const int64_t each = rows.rows();
+  const Tensor all = scratch.tensor(rows.dtype(), {each * group_.size(), rows.cols()});
+  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), each, cut == Cut::pieces ? pieces_ : 1);
+  if (pieces.size() == 1) return begun(all, [this, &s, all, rows] { return group_.all_gather(s, all, rows); });
+  InPieces arriving = InPieces::none_of(all);
+  for (const Interval ranks : pieces) {
+    const Interval piece{ranks.begin * each, ranks.end * each};
+    const auto pending =
+        std::make_shared<Pending>(group_.all_gather_of(s, ranks, all.rows(piece.begin, piece.end), rows));
+    arriving.add(piece, [pending] { pending->wait(); });
+  }
+  return arriving;
+}
+
+InPieces SequenceEdge::begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const {
+  const Tensor own = own_rows(scratch, h);
+  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), own.rows(), pieces_);
+  if (pieces.size() == 1) {
+    product({0, h.rows()});
+    return begun(own, [this, &s, own, h] { return group_.reduce_scatter(s, own, h); });
+  }
+  const auto pending = std::make_shared<std::vector<Pending>>();
+  for (const Interval ranks : pieces) {
+    const Interval piece{ranks.begin * own.rows(), ranks.end * own.rows()};
+    product(piece);
+    pending->push_back(group_.reduce_scatter_to(s, ranks, own, h.rows(piece.begin, piece.end)));
+  }
+  return InPieces(own, [pending] {
+    for (Pending& transfer : *pending) transfer.wait();
+  });
+}
+
+InPieces SequenceEdge::begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const {
+  const Tensor own = own_rows(scratch, dx);
+  return begun(own, [this, &s, own, dx] { return group_.reduce_scatter(s, own, dx); });
+}
+
+Tensor SequenceEdge::leave(Stream& s, Arena& scratch, Tensor h) const {
+  const Tensor own = own_rows(scratch, h);
+  group_.reduce_scatter(s, own, h).wait();
+  return own;
 }
 
 }  // namespace megalith

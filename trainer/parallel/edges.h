@@ -1,7 +1,9 @@
 // The edges of a residual branch, and the loss over the vocabulary, under each kind of parallelism inside a layer.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "kernels/vocabulary.h"
 #include "trainer/communication/mesh.h"
@@ -14,10 +16,11 @@ namespace megalith {
 class WholeEdge : public Edge {
  public:
   explicit WholeEdge(const VocabularyPart& part) : part_(part) {}
-  Tensor enter(Stream&, Arena&, Tensor x) const override { return x; }
+  InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
+  InPieces begin_leave(Stream&, Arena&, Tensor h, const Product& product) const override;
+  InPieces begin_enter_backward(Stream&, Arena&, Tensor dx) const override { return InPieces(dx); }
+  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
   Tensor leave(Stream&, Arena&, Tensor h) const override { return h; }
-  Tensor enter_backward(Stream&, Arena&, Tensor dx) const override { return dx; }
-  Tensor leave_backward(Stream&, Arena&, Tensor dh) const override { return dh; }
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                          const GradientScale& scale) const override;
@@ -31,12 +34,15 @@ class WholeEdge : public Edge {
 // up in place.
 class TensorEdge : public Edge {
  public:
-  // `group` must outlive it.
-  TensorEdge(Communicator& group, const VocabularyPart& part) : group_(group), part_(part) {}
-  Tensor enter(Stream&, Arena&, Tensor x) const override { return x; }
+  // `group` must outlive it. Its transfers run beside products, which are cut into so many pieces; 0: they do not.
+  TensorEdge(Communicator& group, const VocabularyPart& part, int64_t pieces)
+      : group_(group), pieces_(pieces), part_(part) {}
+  InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
+  // The pieces of the sum are ready one by one.
+  InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override;
+  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const override;
+  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
   Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
-  Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const override;
-  Tensor leave_backward(Stream&, Arena&, Tensor dh) const override { return dh; }
   // Maxima and sums over the whole vocabulary are found together; no logits travel.
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
@@ -44,7 +50,11 @@ class TensorEdge : public Edge {
   void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const override;
 
  protected:
+  // Begins the transfer now or, if nothing runs beside transfers, when `rows` are awaited.
+  InPieces begun(Tensor rows, std::function<Pending()> transfer) const;
+
   Communicator& group_;
+  int64_t pieces_;
 
  private:
   Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const;  // the stats in scratch
@@ -52,19 +62,33 @@ class TensorEdge : public Edge {
   VocabularyPart part_;
 };
 
-// The same, but each rank has only its rows of the residual: they are gathered on entering and scattered on leaving.
+// The same, but each rank has only its rows of the residual: they are gathered on entering and scattered on leaving. A
+// piece has the rows of neighbouring ranks, as they lie in the branch, so that no sum over rows changes its order.
 class SequenceEdge : public TensorEdge {
  public:
   using TensorEdge::TensorEdge;
-  Tensor enter(Stream& s, Arena& scratch, Tensor x) const override { return gathered(s, scratch, x); }
-  Tensor leave(Stream& s, Arena& scratch, Tensor h) const override { return scattered(s, scratch, h); }
-  Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const override { return scattered(s, scratch, dx); }
-  Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const override { return gathered(s, scratch, dh); }
+  InPieces begin_enter(Stream& s, Arena& scratch, Tensor x, Cut cut) const override {
+    return gathered(s, scratch, x, cut);
+  }
+  // The rows that are here are ready together.
+  InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override;
+  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const override;
+  InPieces begin_leave_backward(Stream& s, Arena& scratch, Tensor dh, Cut cut) const override {
+    return gathered(s, scratch, dh, cut);
+  }
+  Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
 
  private:
-  Tensor gathered(Stream& s, Arena& scratch, Tensor rows) const;
-  Tensor scattered(Stream& s, Arena& scratch, Tensor partial) const;
+  InPieces gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut) const;
+  // Returns memory for the rows that are here, of so many.
+  Tensor own_rows(Arena& scratch, const Tensor& partial) const;
 };
+
+// Returns the pieces of so many rows: `wanted` at most, of 16 rows or more each and, where there are enough, of whole
+// tiles of a GPU's product. 0 pieces: one.
+std::vector<Interval> pieces_of_rows(int64_t rows, int64_t wanted);
+// Returns the same of ranks that have so many rows each.
+std::vector<Interval> pieces_of_ranks(int64_t ranks, int64_t rows_each, int64_t wanted);
 
 // As the plan has it. `mesh` must outlive it.
 std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh);

@@ -300,6 +300,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.relay = plan.reduce_dtype != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
   plan.model = config.model;
   plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
+  plan.tensor_pieces = plan.tensor.degree > 1 ? config.parallel.tensor_pieces : 0;
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
 
   plan.batch = batch_plan(config, plan.mesh, rank);

@@ -96,6 +96,7 @@ struct Plan {
   PassShape pass;             // of a microbatch
   int64_t logit_columns = 0;  // with padding
   bool sequence_parallel = false;
+  int64_t tensor_pieces = 0;            // of products beside transfers of the tensor-parallel group; 0: none are beside
   bool hierarchical = false;            // gather weights between nodes, then inside each
   std::vector<UnitPlan> units;          // of this rank
   std::vector<size_t> embedding, head;  // the units that these are given (Embedding, Head), where they are here

@@ -41,6 +41,8 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const StageDryRuns& r)
   for (size_t stage = 0; stage < line.breakdowns.size(); stage++)
     for (size_t a = 0; a < num_accounts; a++)
       line.breakdowns[stage][a] = extended(shorter.breakdowns[stage][a], line.breakdowns[stage][a], r);
+  for (size_t stage = 0; stage < line.tensor_sums.size(); stage++)
+    line.tensor_sums[stage] = extended(shorter.tensor_sums[stage], line.tensor_sums[stage], r);
   for (size_t stage = 0; stage < line.copies.size(); stage++) {
     TimeLine::Copies& copies = line.copies[stage];
     copies.all = extended(shorter.copies[stage].all, copies.all, r);
@@ -136,6 +138,9 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
     if (breakdown[a] > 0)
       text += fmt::format("  {:<26}{:>14} ms {:>6.1f} %\n", name_of(static_cast<Account>(a)),
                           readable(1e3 * breakdown[a]), 100 * breakdown[a] / p.seconds);
+  if (const double sums = p.line.tensor_sums[p.slowest]; sums > 0)
+    text += fmt::format("  tensor-parallel sums last {} ms, of which {:.0f} % are beside work\n", readable(1e3 * sums),
+                        100 * std::max(0.0, 1 - at(breakdown, Account::tensor_sums) / sums));
   if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
     text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
   return text;

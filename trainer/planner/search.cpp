@@ -10,6 +10,7 @@
 #include "trainer/parallel/plan.h"
 #include "trainer/planner/in_parallel.h"
 #include "trainer/planner/readable.h"
+#include "trainer/planner/tensor_pieces.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -54,7 +55,7 @@ std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
 // The layouts of a family differ only in the microbatch size. It ascends, so those after a too large one are too large.
 using Family = std::vector<Config>;
 
-std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_node) {
+std::vector<Family> families(const Config& asked, const Hardware& hardware, int64_t ranks, int64_t per_node) {
   std::vector<Family> all;
   const int64_t layers = asked.model.layers, batch = asked.batch.global_batch_size;
   for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks})))
@@ -75,7 +76,9 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
                           .sharded_data_parallel_degree = sharing.degree,
                           .ranks_per_node = per_node};
             c.batch.microbatch_size = size;
-            if (is_valid(c)) family.push_back(std::move(c));
+            if (!is_valid(c)) continue;
+            c.parallel.tensor_pieces = best_tensor_pieces(c, hardware, static_cast<int>(ranks));
+            family.push_back(std::move(c));
           }
           if (!family.empty()) all.push_back(std::move(family));
         }
@@ -116,7 +119,7 @@ bool faster(const Candidate& a, const Candidate& b) {
 
 Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
   CHECK(num_ranks >= 1 && most >= 1, "{} ranks, the best {} layouts; at least one of each", num_ranks, most);
-  const std::vector<Family> all = families(asked, num_ranks, ranks_on_a_node(asked, hardware, num_ranks));
+  const std::vector<Family> all = families(asked, hardware, num_ranks, ranks_on_a_node(asked, hardware, num_ranks));
   const auto room = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
 
   Search found;
@@ -176,13 +179,16 @@ std::string report(const Search& search, const Hardware& hardware) {
                   counted(search.tried, "layout"), search.too_large, search.too_slow);
   if (!search.best.empty())
     text += fmt::format(
-        "{:>9} {:>10} {:>6} {:>6}  layout; below it microbatches and\n"
+        "{:>9} {:>10} {:>6} {:>6}  layout (tensor-parallel products\n"
+        "{:36}in so many pieces); below microbatches and\n"
         "{:36}what takes time beside GEMM and attention\n",
-        "s/step", "tokens/s", "MFU", "GiB", "");
+        "s/step", "tokens/s", "MFU", "GiB", "", "");
   constexpr size_t width = 80, column = 36;
   for (const Candidate& c : search.best) {
     const ParallelConfig& p = c.config.parallel;
-    std::string layout = fmt::format("tensor {} pipeline {}", p.tensor_parallel_degree, p.pipeline_parallel_degree);
+    const std::string pieces = p.tensor_pieces > 0 ? fmt::format(" in {}", p.tensor_pieces) : "";
+    std::string layout =
+        fmt::format("tensor {}{} pipeline {}", p.tensor_parallel_degree, pieces, p.pipeline_parallel_degree);
     if (p.virtual_stages > 1) layout += fmt::format(" x {}", p.virtual_stages);
     layout += " " + to_string(p.sharding_strategy);
     if (p.sharded_data_parallel_degree > 0) layout += fmt::format(" {}", p.sharded_data_parallel_degree);

@@ -45,6 +45,7 @@ struct StageClock {
   size_t at = 0;    // next event
   Accounts breakdown{};
   TimeLine::Copies copies;
+  double tensor_sums = 0;
   std::array<std::deque<QueuedTransfer>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
   std::vector<TransferState> transfers;                             // by number of the transfer
 };
@@ -91,6 +92,7 @@ class StepSimulator {
       idle(stage, line.seconds, Account::bubble);
       line.breakdowns.push_back(clocks_[stage].breakdown);
       line.copies.push_back(clocks_[stage].copies);
+      line.tensor_sums.push_back(clocks_[stage].tensor_sums);
     }
     line.spans = std::move(spans_);
     return line;
@@ -174,8 +176,9 @@ class StepSimulator {
     const bool gradients = (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) ||
                            (e.transfer == Transfer::all_reduce && channel == Channel::data);
     const double payload = static_cast<double>(e.bytes) * (gradients ? hardware_.stack.gradient_bytes / 4 : 1);
-    double seconds = transfer_time(group, e.transfer, payload, hardware_);
+    double seconds = transfer_time(group, e.transfer, payload, hardware_, std::max(e.peer, 1));
     if (channel == Channel::tensor) seconds *= hardware_.stack.tensor_exposed;
+    if (state.account == Account::tensor_sums) clock.tensor_sums += seconds;
     const auto& events = stages_[stage].events;
     const bool awaited = clock.at + 1 < events.size() && events[clock.at + 1].kind == TraceEvent::Kind::wait &&
                          events[clock.at + 1].id == e.id;

@@ -53,6 +53,7 @@ struct TimeLine {
   double seconds = 0;
   std::vector<Accounts> breakdowns;      // by stage
   std::vector<Copies> copies;            // by stage
+  std::vector<double> tensor_sums;       // by stage: seconds of all transfers, awaited or not (Account::tensor_sums)
   std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step
 };
 

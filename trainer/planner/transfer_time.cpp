@@ -23,8 +23,9 @@ double ranks_a_node(const MeshShape& mesh) {
 }
 
 // Returns the bytes a rank reads and writes to add up: two ranks sum whole tensors, more ranks a part each.
-double bytes_added(Transfer transfer, double payload, int size) {
+double bytes_added(Transfer transfer, double payload, int size, int members) {
   const double part = payload * (1 + 1.0 / size);
+  if (transfer == Transfer::reduce_scatter_to) return payload * (size + 1.0) / members;
   if (transfer == Transfer::reduce_scatter) return part;
   if (transfer == Transfer::all_reduce) return size == 2 ? 3 * payload : part;
   return 0;
@@ -81,14 +82,16 @@ GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank
           .ring = micro * (inside ? hardware.node.latency : hardware.network.latency)};
 }
 
-double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware) {
+double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware, int members) {
   if (group.link == Link::host) return payload / group.bandwidth;
   if (transfer == Transfer::send || transfer == Transfer::recv) return group.ring + payload / group.bandwidth;
   const double delay = hardware.calibrated.collective_delay * micro;
   if (transfer == Transfer::all_to_all) return delay + group.step + payload * group.direct;
   const double latency = transfer == Transfer::all_reduce ? 2 * std::min(group.ring, group.tree) : group.ring;
-  return delay + latency + ring_bytes(transfer, payload, group.size) / group.bandwidth +
-         bytes_added(transfer, payload, group.size) * group.added;
+  const bool of_some = transfer == Transfer::all_gather_of || transfer == Transfer::reduce_scatter_to;
+  const double busiest = of_some ? payload : ring_bytes(transfer, payload, group.size);
+  return delay + latency + busiest / group.bandwidth +
+         bytes_added(transfer, payload, group.size, members) * group.added;
 }
 
 }  // namespace megalith

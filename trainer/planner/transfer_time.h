@@ -27,7 +27,9 @@ struct GroupLink {
 GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel);
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer);
 
-// Returns seconds for a transfer that has its link alone.
-double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware);
+// Returns seconds for a transfer that has its link alone. Of a gather or a scatter of some members alone, so many have
+// a part: all of it passes over some step of the ring, and only they add up.
+double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware,
+                     int members = 1);
 
 }  // namespace megalith

@@ -13,10 +13,11 @@ namespace {
 constexpr int64_t huge_page = 2 * MiB;
 
 // As in mpi.cpp: a reduce_scatter takes as much as its input, a sum of two ranks or of little what all send, any other
-// sum what it sums.
-int64_t sum_bytes(const TraceEvent& begin, int size) {
+// sum what it sums. Of those to some members, it is this rank's turn in one of those that make up the whole.
+int64_t sum_bytes(const TraceEvent& begin, int size, bool is_turn) {
   constexpr int64_t small = int64_t{1} << 16;
   if (begin.transfer == Transfer::reduce_scatter) return begin.bytes;
+  if (begin.transfer == Transfer::reduce_scatter_to) return is_turn ? begin.bytes / begin.peer * size : 0;
   if (begin.transfer != Transfer::all_reduce) return 0;
   return size == 2 || begin.bytes <= small ? size * begin.bytes : begin.bytes;
 }
@@ -27,6 +28,7 @@ int64_t kept_for_sums(const MeshShape& mesh, int rank, const std::vector<TraceEv
   std::multiset<int64_t> free;
   std::map<int32_t, int64_t> taken;
   int64_t all = 0, most = 0;
+  int first = 0;  // of the members that the next scatter to some of them goes to
   for (const TraceEvent& event : step) {
     if (event.kind == TraceEvent::Kind::wait) {
       if (const auto piece = taken.find(event.id); piece != taken.end()) {
@@ -36,7 +38,10 @@ int64_t kept_for_sums(const MeshShape& mesh, int rank, const std::vector<TraceEv
       continue;
     }
     if (event.kind != TraceEvent::Kind::begin || event.channel < 0 || event.channel == host_channel) continue;
-    const int64_t bytes = sum_bytes(event, mesh.position(rank, static_cast<Channel>(event.channel)).size);
+    const MeshShape::Position place = mesh.position(rank, static_cast<Channel>(event.channel));
+    const bool is_turn = first <= place.index && place.index < first + event.peer;
+    if (event.transfer == Transfer::reduce_scatter_to) first = (first + event.peer) % place.size;
+    const int64_t bytes = sum_bytes(event, place.size, is_turn);
     if (bytes == 0) continue;
     auto fits = free.lower_bound(bytes);
     if (fits == free.end()) {

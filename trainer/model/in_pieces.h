@@ -1,0 +1,69 @@
+// A tensor whose rows are ready piece by piece, as sums and gathers over ranks bring them: the product of one piece
+// runs beside the transfer of the next.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/interval.h"
+#include "kernels/base/tensor.h"
+
+namespace megalith {
+
+class InPieces {
+ public:
+  // Orders the stream after what makes a piece ready. It is called once.
+  using Await = std::function<void()>;
+
+  // All rows are ready.
+  explicit InPieces(Tensor ready) : InPieces(ready, Await{}) {}
+  // They are ready together.
+  InPieces(Tensor rows, Await await) : rows_(rows) { add({0, rows.rows()}, std::move(await)); }
+  // Pieces are to be added, in the order of the rows and up to the last row.
+  static InPieces none_of(Tensor rows) {
+    InPieces pieces(rows);
+    pieces.pieces_.clear();
+    return pieces;
+  }
+  void add(Interval rows, Await await) { pieces_.push_back({rows, std::move(await)}); }
+
+  size_t count() const { return pieces_.size(); }
+  // The tensor: rows of it may be read once they are ready.
+  const Tensor& rows() const { return rows_; }
+
+  // Calls use(rows) for each piece when it is ready, in order. Afterwards all are.
+  template <class Use>
+  void each(Use use) {
+    for (Piece& piece : pieces_) {
+      if (const Await await = std::exchange(piece.await, {})) await();
+      use(piece.rows);
+    }
+  }
+  // Returns the tensor when all its rows are ready.
+  Tensor all() {
+    each([](Interval) {});
+    return rows_;
+  }
+
+  // Returns `made` in pieces of the same rows: each is ready when this one's is and make(rows) has been called.
+  InPieces then(Tensor made, const std::function<void(Interval rows)>& make) && {
+    InPieces pieces = none_of(made);
+    for (Piece& piece : pieces_)
+      pieces.add(piece.rows, [await = std::move(piece.await), make, rows = piece.rows] {
+        if (await) await();
+        make(rows);
+      });
+    return pieces;
+  }
+
+ private:
+  struct Piece {
+    Interval rows;
+    Await await;  // empty: is ready
+  };
+  Tensor rows_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace megalith
