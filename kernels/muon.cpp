@@ -33,15 +33,12 @@ void muon_momentum(Stream& s, Tensor m, Tensor grad, Tensor state, const Roundin
       [=](auto queue) { cuda::muon_momentum(queue, m, grad, state, rounding); });
 }
 
-void scale_to_unit_norm(Stream& s, Tensor y, Tensor x) {
+void scale_to_unit_norm(Stream& s, Tensor x) {
   const char* op = "scale_to_unit_norm";
   expect_wide_or_bf16(op, "x", x, x.numel());
-  expect_wide_or_bf16(op, "y", y, x.numel());
-  CHECK(y.raw() != x.raw() || y.dtype() == x.dtype(), "{}: y is x, but {} and {}", op, name_of(y.dtype()),
-        name_of(x.dtype()));
   s.launch(
-      op, of_update(3 * numel_of(x), 2 * bytes_of(x) + bytes_of(y)), {y}, [=] { cpu::scale_to_unit_norm(y, x); },
-      [=](auto queue) { cuda::scale_to_unit_norm(queue, y, x); });
+      op, of_update(3 * numel_of(x), 3 * bytes_of(x)), {x}, [=] { cpu::scale_to_unit_norm(x); },
+      [=](auto queue) { cuda::scale_to_unit_norm(queue, x); });
 }
 
 void newton_schulz_polynomial(Stream& s, Tensor y, Tensor a, Tensor b) {

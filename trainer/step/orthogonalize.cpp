@@ -24,7 +24,7 @@ Tensor Orthogonalizer::orthogonalize(Stream& s, int64_t rows, int64_t columns) c
   const int64_t k = std::min(rows, columns);
   Tensor x = view(first_, rows, columns), y = view(second_, rows, columns);
   const Tensor gram = view(gram_, k, k), square = view(square_, k, k);
-  scale_to_unit_norm(s, x, x);
+  scale_to_unit_norm(s, x);
   for (int step = 0; step < newton_schulz::steps; step++) {
     if (!tall) {
       linear_forward(s, gram, x, x, {});
