@@ -107,9 +107,8 @@ void copy_columns(Tensor whole_, Tensor part_, const Columns& c) {
 void muon_momentum(Tensor m, Tensor grad, Tensor state_, const Rounding& rounding) {
   const UpdateState& state = update_state_of(state_);
   if (!updates(state)) return;
-  with_state_type(m.dtype(), rounding, [&]<class T>(T, auto stochastic) {
-    add_momentum<stochastic, T>(m, grad, state, rounding);
-  });
+  with_state_type(m.dtype(), rounding,
+                  [&]<class T>(T, auto stochastic) { add_momentum<stochastic, T>(m, grad, state, rounding); });
 }
 
 void scale_to_unit_norm(Tensor x_) {

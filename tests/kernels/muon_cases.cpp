@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cases.h"
+#include "kernels/transpose.h"
 
 namespace megalith::test {
 
@@ -120,12 +121,46 @@ Case muon_update_case(int64_t n, bool has_working, DType t, Decision decision, c
                  double& p = d["master"][i];
                  p = p - 3e-2 * 0.1 * p - 3e-2 * 1.7 * d["direction"][i];
                  if (types.master == bf16)
-                   p = types.rounding.stochastic ? drawn_state(p, types.rounding.words(int64_t(i))[0]) : rounded(p, bf16);
+                   p = types.rounding.stochastic ? drawn_state(p, types.rounding.words(int64_t(i))[0])
+                                                 : rounded(p, bf16);
                  if (has_working) d["working"][i] = p;
                }
              }};
   c.args[3].values = values_of_state(1, decision);
   return c;
+}
+
+Case transpose_case(int64_t rows, int64_t cols, DType t) {
+  return {.op = "transpose",
+          .shape = fmt::format("{}x{}", rows, cols),
+          .dtype = t,
+          .args = {out("y", t, {cols, rows}), in("x", t, {rows, cols})},
+          .run = [](Stream& s, const Tensors& x) { transpose(s, x[0], x[1]); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t r = 0; r < rows; r++)
+                  for (int64_t c = 0; c < cols; c++) d["y"][at(c * rows + r)] = d["x"][at(r * cols + c)];
+              }};
+}
+
+Case join_panels_case(const Panels& p, DType t) {
+  return {.op = "join_panels",
+          .shape = fmt::format("{} in panels of {}", p.size, p.rows),
+          .dtype = t,
+          .args = {out("y", t, {p.size, p.size}), in("panels", t, {p.numel()})},
+          .run = [=](Stream& s, const Tensors& x) { join_panels(s, x[0], x[1], p); },
+          .twin =
+              [=](Doubles& d) {
+                size_t next = 0;
+                for (int64_t r = 0; r < p.size; r++)
+                  for (int64_t c = 0; c < std::min((r / p.rows + 1) * p.rows, p.size); c++)
+                    d["y"][at(r * p.size + c)] = d["y"][at(c * p.size + r)] = d["panels"][next++];
+                // Within a diagonal block both elements are in the panel; the later row has overwritten the earlier.
+                next = 0;
+                for (int64_t r = 0; r < p.size; r++)
+                  for (int64_t c = 0; c < std::min((r / p.rows + 1) * p.rows, p.size); c++)
+                    d["y"][at(r * p.size + c)] = d["panels"][next++];
+              }};
 }
 
 std::vector<Case> muon_momentum_cases() {
@@ -174,6 +209,22 @@ std::vector<Case> muon_update_cases() {
   for (const DType t : {f32, bf16, f16})
     for (const StateTypes& types : {narrow, random})
       all.push_back(muon_update_case(259, true, t, Decision::update, types));
+  return all;
+}
+
+std::vector<Case> transpose_cases() {
+  std::vector<Case> all;
+  for (const DType t : {f32, bf16})
+    for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 7}, {5, 100}, {64, 32}, {131, 70}})
+      all.push_back(transpose_case(rows, cols, t));
+  return all;
+}
+
+std::vector<Case> join_panels_cases() {
+  std::vector<Case> all;
+  for (const DType t : {f32, bf16})
+    for (const Panels& p : {Panels{1, 1}, {7, 7}, {64, 32}, {131, 32}, {160, 64}, {129, 128}})
+      all.push_back(join_panels_case(p, t));
   return all;
 }
 

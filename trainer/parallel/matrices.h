@@ -28,8 +28,8 @@ struct Matrix {
   Interval local{};                 // elements of the unit's memory: this tensor rank's part, the same on all of them
   int owner = 0, tensor_owner = 0;  // on the shard axis and on the tensor axis
 
-  // FLOPs of the iteration.
-  double work() const;
+  // FLOPs of the iteration's products in this type.
+  double work(DType type) const;
   // Elements of `local` in the shard of that rank of the shard axis.
   Interval in_shard(const UnitPlan& plan, int64_t shard) const;
 };
