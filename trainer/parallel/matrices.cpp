@@ -60,14 +60,14 @@ std::vector<Matrix> matrices_of(const Plan& plan, size_t u) {
     const std::vector<RowGroup> groups =
         spec.row_groups.empty() ? std::vector<RowGroup>{{.rows = spec.shape[0]}} : spec.row_groups;
     for (const auto& [rows, block] : groups) {
-      CHECK(rows / block >= parts, "{}: Muon expects each of {} tensor-parallel ranks to have rows of its own, of {}",
-            spec.name, parts, rows / block);
-      const int64_t numel = rows * spec.shape[1] / parts;
+      const int64_t holders = spec.row_groups.empty() ? 1 : std::max<int64_t>(1, parts / (rows / block));
+      const int64_t numel = rows * spec.shape[1] / (parts / holders);
       all.push_back({.unit = u,
                      .param = p,
                      .rows = rows,
                      .columns = spec.shape[1],
                      .split = parts == 1 ? Split::none : spec.split,
+                     .holders = holders,
                      .local = {begin, begin + numel}});
       begin += numel;
     }
