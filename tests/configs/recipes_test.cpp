@@ -38,11 +38,28 @@ TEST(Recipes, AllLoadAndRoundTrip) {
     EXPECT_FALSE(config.data.validation.empty());
     EXPECT_NO_THROW(load_config(entry.path(), {"train.steps=2"})) << "a recipe can be cut short";
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "10b_p4d",
-                                   "30b_p4d", "30b_p4d_sharded_2048", "30b_p4d_sharded_512", "60b_p4d", "10b_h100",
-                                   "30b_h100", "60b_h100", "10b_h200", "30b_h200", "60b_h200", "gpt2_774m_24gib",
-                                   "llama3_8b_h100", "llama3_70b_h100", "llama32_1b_24gib", "qwen25_7b_h100"}));
+  EXPECT_EQ(names, (std::set<std::string>{"quickstart",
+                                          "gpt2_124m",
+                                          "gpt2_350m",
+                                          "gpt2_774m",
+                                          "gpt2_1558m",
+                                          "10b_p4d",
+                                          "10b_p4d_sharded_512",
+                                          "30b_p4d",
+                                          "30b_p4d_sharded_2048",
+                                          "30b_p4d_sharded_512",
+                                          "60b_p4d",
+                                          "10b_h100",
+                                          "30b_h100",
+                                          "60b_h100",
+                                          "10b_h200",
+                                          "30b_h200",
+                                          "60b_h200",
+                                          "gpt2_774m_24gib",
+                                          "llama3_8b_h100",
+                                          "llama3_70b_h100",
+                                          "llama32_1b_24gib",
+                                          "qwen25_7b_h100"}));
 }
 
 // tests/end_to_end/recipes_test.cpp trains them so.
@@ -68,6 +85,7 @@ TEST(Recipes, ParameterCounts) {
   EXPECT_EQ(count("gpt2_1558m.toml", 50257), 1557611200);
   EXPECT_EQ(count("quickstart.toml", 4096), 4273664);
   EXPECT_EQ(count("10b_p4d.toml", 50257), 10276950016);
+  EXPECT_EQ(count("10b_p4d_sharded_512.toml", 50257), 10276950016);
   EXPECT_EQ(count("30b_p4d.toml", 50257), 29963408384);
   EXPECT_EQ(count("60b_p4d.toml", 50257), 60016467968);
 }
