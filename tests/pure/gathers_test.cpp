@@ -45,5 +45,17 @@ TEST(Gathers, TheNextUnitIsOnItsWay) {
   EXPECT_EQ(gathered("0.1.2.3.3.2.1.0."), "g0 a0 g1 .a1 g2 .a2 g3 .a3 ..g1 .a1 ..");
 }
 
+// Whatever has memory of its own need not wait, unless it would come before what is needed earlier.
+TEST(Gathers, WhatKeepsItsMemoryIsOnItsWayFromTheBeginning) {
+  Config config = small_config();
+  config.parallel.sharding_strategy = ShardingStrategy::shard_optimizer;
+  Plan plan = make_plan(config, 2, 0);
+  ASSERT_GE(plan.units.size(), 4u);
+  const auto gathered = [&](const char* uses) { return text_of(with_gathers(plan, program_of(uses))); };
+  EXPECT_EQ(gathered(".0.1.2.2.1."), "g0 g1 g2 .a0 .a1 .a2 ...");
+  plan.units[1].keep_gathered = false;
+  EXPECT_EQ(gathered(".0.1.2.2.1."), "g0 .a0 g1 .a1 g2 .a2 ...");
+}
+
 }  // namespace
 }  // namespace megalith

@@ -39,6 +39,11 @@ Program with_gathers(const Plan& plan, const Program& uses) {
     on_their_way.insert(unit);
     list.push_back({.op = Instruction::Op::gather, .unit = unit, .slot = slot});
   };
+  for (const Instruction& use : uses) {
+    if (!is_use(use)) continue;
+    if (own[static_cast<size_t>(use.unit)] == nowhere) break;
+    gather(use.unit);
+  }
   for (auto at = uses.begin(); at != uses.end(); ++at) {
     if (!is_use(*at)) {
       list.push_back(*at);
