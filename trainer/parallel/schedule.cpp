@@ -259,12 +259,22 @@ class WeightHalves {
   std::vector<int64_t> forward_arrives_, backward_arrives_;  // by chunk of the model, then microbatch
 };
 
+std::vector<Actions> all_stages(const PipelineShape& shape) {
+  std::vector<Actions> lists = Clock(shape).run();
+  return shape.in_halves() ? WeightHalves(shape, std::move(lists)).run() : lists;
+}
+
 }  // namespace
 
+// The stages of a pipeline are asked for one after the other, and made together.
 Actions make_schedule(const PipelineShape& shape, int64_t stage) {
   check(shape, stage);
-  std::vector<Actions> lists = Clock(shape).run();
-  if (shape.in_halves()) lists = WeightHalves(shape, std::move(lists)).run();
+  thread_local std::optional<PipelineShape> made;
+  thread_local std::vector<Actions> lists;
+  if (made != shape) {
+    lists = all_stages(shape);
+    made = shape;
+  }
   return lists[static_cast<size_t>(stage)];
 }
 

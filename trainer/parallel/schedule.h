@@ -41,6 +41,7 @@ struct PipelineShape {
 
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
+  bool operator==(const PipelineShape&) const = default;
 };
 
 // One training step of one stage. One stage alone: F0 B0 F1 B1 ...
