@@ -21,7 +21,7 @@
 namespace megalith {
 
 enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_shard };
-enum class PipelineSchedule { one_f_one_b, gpipe };  // written "1f1b", "gpipe"
+enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1 };  // written "1f1b", "gpipe", "zb_h1"
 enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
 enum class ResidualType { compute, fp32 };

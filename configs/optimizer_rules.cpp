@@ -67,11 +67,6 @@ Found check_muon(const Config& config) {
     return problem(config, "optimizer.algorithm",
                    "updates matrices of layers, which adapter.rank = {} freezes; set \"adamw\" here, or 0 there",
                    config.adapter.rank);
-  if (const int64_t heads = config.model.kv_heads(); heads < config.parallel.tensor_parallel_degree)
-    return problem(config, "optimizer.algorithm",
-                   "expects a key-value head or more on each of parallel.tensor_parallel_degree = {} ranks, and "
-                   "model.key_value_heads = {}; lower the degree to that, or set \"adamw\"",
-                   config.parallel.tensor_parallel_degree, heads);
   return {};
 }
 

@@ -27,7 +27,7 @@ class BpeEncoder final : public Encoder {
     }
   }
 
-  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
     size_t first = out.size(), at = 0;
     encode(text, out);
     for (; first < out.size(); first++) {

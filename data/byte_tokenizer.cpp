@@ -16,7 +16,7 @@ class ByteEncoder final : public Encoder {
     out.reserve(out.size() + text.size());
     for (const char byte : text) out.push_back(static_cast<uint8_t>(byte));
   }
-  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
     encode(text, out);
     for (size_t i = 0; i < text.size(); i++) places.push_back({i, i + 1});
   }

@@ -302,7 +302,7 @@ void ChatEncoder::encode(const RenderedChat& chat, std::vector<int32_t>& ids) {
   places_.clear();
   if (special_texts_ != SpecialTexts::text) return encoder_->encode_places(text, ids, places_);
   const auto is_of_message = [&](size_t begin, size_t end) {
-    return std::ranges::any_of(chat.contents, [&](const TextStretch& s) { return s.begin < end && begin < s.end; });
+    return std::ranges::any_of(chat.contents, [&](const TextRange& s) { return s.begin < end && begin < s.end; });
   };
   const auto encode_text = [&](size_t begin, size_t end) {
     const size_t first = places_.size();
@@ -331,7 +331,7 @@ int64_t ChatEncoder::encode(std::span<const ChatMessage> messages, TrainOn train
   const size_t first = counts.size();
   encode(chat, ids);
   size_t stretch = 0;
-  for (const TokenPlace& place : places_) {
+  for (const TextRange& place : places_) {
     while (stretch < chat.counts.size() && chat.counts[stretch].end <= place.begin) stretch++;
     const bool in_answer = stretch < chat.counts.size() && chat.counts[stretch].begin < place.end;
     counts.push_back(in_answer || train_on == TrainOn::all ? 1 : 0);

@@ -82,16 +82,10 @@ enum class TrainOn {
   all       // all that have a token before them
 };
 
-// A stretch of bytes of a text.
-struct TextStretch {
-  size_t begin, end;
-  bool operator==(const TextStretch&) const = default;
-};
-
 struct RenderedChat {
   std::string text;
-  std::vector<TextStretch> counts;    // the answers
-  std::vector<TextStretch> contents;  // what the messages hold, by message as it comes in the text
+  std::vector<TextRange> counts;    // the answers
+  std::vector<TextRange> contents;  // what the messages hold, by message as it comes in the text
 };
 
 // Returns why the messages are no conversation for this template, with the remedy; "" if they are one: a system message
@@ -141,7 +135,7 @@ class ChatEncoder {
   SpecialTexts special_texts_;
   SpecialText special_;
   std::unique_ptr<Encoder> encoder_, of_text_;
-  std::vector<TokenPlace> places_;
+  std::vector<TextRange> places_;
 };
 
 }  // namespace megalith

@@ -249,7 +249,7 @@ class PipelineEncoder final : public Encoder {
 
   void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out, nullptr); }
   void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out, nullptr); }
-  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
     encode(text, false, out, &places);
   }
 
@@ -263,7 +263,7 @@ class PipelineEncoder final : public Encoder {
     std::vector<int32_t>& out;
   };
 
-  using Places = std::vector<TokenPlace>;  // null: they are not asked for
+  using Places = std::vector<TextRange>;  // null: they are not asked for
 
   void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out, Places* places) {
     const auto piece = [&](size_t begin, size_t end) {

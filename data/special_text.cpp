@@ -42,7 +42,7 @@ class SpecialEncoder final : public Encoder {
     }
   }
 
-  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) override {
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
     for (size_t at = 0; at < text.size();) {
       const SpecialText::Match match = special_.first_in(text.substr(at));
       const size_t first = places.size();

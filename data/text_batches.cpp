@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/whole_characters.h"
 #include "kernels/system/check.h"
 
 namespace megalith {
@@ -11,19 +12,6 @@ namespace megalith {
 namespace {
 
 constexpr size_t bytes_of_read = 256 << 10;
-
-// Drops an incomplete character at the end.
-std::string_view whole_characters(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {
-    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    if (length > back) text.remove_suffix(back);
-    break;
-  }
-  return text;
-}
-
 }  // namespace
 
 int64_t Corpus::disk_bytes() const {

@@ -61,7 +61,7 @@ size_t TokenWalk::end_of(std::string_view token, size_t at) const {
   return at;
 }
 
-void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TokenPlace>& places) {
+void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TextRange>& places) {
   size_t at = 0;
   for (const int32_t id : ids) {
     const std::string_view token = bytes_[static_cast<size_t>(id)];
@@ -88,8 +88,8 @@ void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TokenPlace>&
 }
 
 void places_before(const TextNormalizer& normalizer, const std::vector<TextNormalizer::Change>& changes,
-                   std::string_view before, std::string_view normalized, std::span<TokenPlace> places) {
-  std::vector<TokenPlace> origin(normalized.size());  // of each byte
+                   std::string_view before, std::string_view normalized, std::span<TextRange> places) {
+  std::vector<TextRange> origin(normalized.size());  // of each byte
   if (normalizer.only_composes()) {
     size_t from = 0, at = 0;
     const auto unchanged = [&](size_t until) {
@@ -107,20 +107,20 @@ void places_before(const TextNormalizer& normalizer, const std::vector<TextNorma
           "the tokenizer's normalizer changes {}, so which of its tokens count is not known; normalize the text before",
           quoted_bytes(before.substr(0, 24)));
     // Bytes that are put before the text have the place of its first character.
-    std::vector<TokenPlace> replaced;
+    std::vector<TextRange> replaced;
     for (size_t from = 0; from < before.size();) {
       const size_t size = size_at(before, from);
       const std::string_view now = normalizer.replaced(before.substr(from, size));
       for (size_t i = 0; i < now.size(); i++)
-        replaced.push_back(now.size() == size ? TokenPlace{from + i, from + i + 1} : TokenPlace{from, from + size});
+        replaced.push_back(now.size() == size ? TextRange{from + i, from + i + 1} : TextRange{from, from + size});
       from += size;
     }
     CHECK(replaced.size() <= normalized.size(), "{} became {}", quoted_bytes(before), quoted_bytes(normalized));
     const size_t put_before = normalized.size() - replaced.size();
     for (size_t at = 0; at < normalized.size(); at++)
-      origin[at] = at < put_before ? TokenPlace{0, size_at(before, 0)} : replaced[at - put_before];
+      origin[at] = at < put_before ? TextRange{0, size_at(before, 0)} : replaced[at - put_before];
   }
-  for (TokenPlace& place : places)
+  for (TextRange& place : places)
     if (place.begin < place.end) place = {origin[place.begin].begin, origin[place.end - 1].end};
 }
 

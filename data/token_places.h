@@ -22,7 +22,7 @@ class TokenWalk {
       : bytes_(bytes), text_(text), offset_(offset) {}
 
   // Appends the place of each token. Error: a token's bytes do not stand there.
-  void places_of(std::span<const int32_t> ids, std::vector<TokenPlace>& places);
+  void places_of(std::span<const int32_t> ids, std::vector<TextRange>& places);
 
  private:
   // Returns where the token's bytes end if they stand at `at`; npos if they do not.
@@ -36,6 +36,6 @@ class TokenWalk {
 // Turns places in a normalized text into those in the text before. `changes` are those of the normalizer if it
 // only_composes(). Error: the normalizer changes more than single characters.
 void places_before(const TextNormalizer& normalizer, const std::vector<TextNormalizer::Change>& changes,
-                   std::string_view before, std::string_view normalized, std::span<TokenPlace> places);
+                   std::string_view before, std::string_view normalized, std::span<TextRange> places);
 
 }  // namespace megalith

@@ -20,10 +20,10 @@
 
 namespace megalith {
 
-// Where a token lies in a text: the bytes that it stands for.
-struct TokenPlace {
+// Bytes [begin, end) of a text.
+struct TextRange {
   size_t begin, end;
-  bool operator==(const TokenPlace&) const = default;
+  bool operator==(const TextRange&) const = default;
 };
 
 class Encoder {
@@ -34,7 +34,7 @@ class Encoder {
   // The same, and appends the place of each of these tokens in the text. Places ascend; where the tokenizer rewrites
   // characters, each token of the rewritten stretch has the whole stretch as its place. Error: the tokenizer changes
   // the text in a way that does not tell which characters a token stands for.
-  virtual void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TokenPlace>& places) = 0;
+  virtual void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) = 0;
   // The same for a text that goes on from a cut (Tokenizer::last_cut).
   virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };

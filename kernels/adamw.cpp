@@ -5,14 +5,6 @@
 
 namespace megalith {
 
-namespace {
-void expect_state(const char* op, const char* name, const Tensor& t, int64_t n) {
-  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
-        name_of(t.dtype()));
-  expect_numel(op, name, t, t.dtype(), n);
-}
-}  // namespace
-
 void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
                   const AdamW& a, const Rounding& rounding) {
   const char* op = "adamw_update";

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <type_traits>
 
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
@@ -48,6 +49,17 @@ constexpr uint16_t stochastic_bf16(float value, uint32_t word) {
   const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
   const uint32_t rounded = finite ? bits + (word >> 16) : (bits & 0x7fffffu) ? bits | 0x400000u : bits;
   return static_cast<uint16_t>(rounded >> 16);
+}
+
+// Calls f(T{}, std::bool_constant<stochastic>) for state of type T, f32 or bf16; f32 is never rounded stochastically.
+template <class F>
+void with_state_type(DType dtype, const Rounding& rounding, F&& f) {
+  if (dtype == DType::f32)
+    f(float{}, std::false_type{});
+  else if (rounding.stochastic)
+    f(bfloat16{}, std::true_type{});
+  else
+    f(bfloat16{}, std::false_type{});
 }
 
 // Updates master, m and v (n) in place; master is f32 or bf16, m and v are both f32 or both bf16, grad (n) is f32, and

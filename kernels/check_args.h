@@ -14,6 +14,11 @@ inline void expect_compute(const char* op, const char* name, const Tensor& t) {
   CHECK(t.dtype() == DType::f32 || is_16_bit(t.dtype()), "{}: {} is {}, expected f32, bf16 or f16", op, name,
         name_of(t.dtype()));
 }
+// A type of the optimizer's state and of Muon's directions.
+inline void expect_f32_or_bf16(const char* op, const char* name, const Tensor& t) {
+  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
+        name_of(t.dtype()));
+}
 // The type of the residual stream beside branches that compute in `compute`.
 inline void expect_residual(const char* op, const char* name, const Tensor& t, DType compute) {
   CHECK(t.dtype() == DType::f32 || t.dtype() == compute, "{}: {} is {}, expected f32 or {}", op, name,
@@ -32,6 +37,10 @@ inline void expect_matrix(const char* op, const char* name, const Tensor& t, DTy
 inline void expect_numel(const char* op, const char* name, const Tensor& t, DType dtype, int64_t numel) {
   expect_dtype(op, name, t, dtype);
   CHECK(t.numel() == numel, "{}: {} has {} elements, expected {}", op, name, t.numel(), numel);
+}
+inline void expect_state(const char* op, const char* name, const Tensor& t, int64_t n) {
+  expect_f32_or_bf16(op, name, t);
+  expect_numel(op, name, t, t.dtype(), n);
 }
 inline void expect_dropout(const char* op, const Dropout& d) {
   CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);

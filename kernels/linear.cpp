@@ -8,8 +8,8 @@ namespace megalith {
 
 namespace {
 double gemm_flops(const Tensor& w, int64_t rows) { return 2.0 * static_cast<double>(w.numel() * rows); }
-Cost gemm_cost(double flops, double bytes, const Tensor& product, int64_t k) {
-  return {flops, bytes, Cost::Kind::gemm, product.rows(), product.cols(), k};
+Cost gemm_cost(Cost::Kind kind, double flops, double bytes, const Tensor& product, int64_t k, DType factors) {
+  return {flops, bytes, kind, product.rows(), product.cols(), k, factors == DType::f32};
 }
 }  // namespace
 
@@ -22,7 +22,7 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : numel_of(y));
   s.log_gemm(shape_of(linear_forward_call(y, x, w, b)));
   s.launch(
-      op, gemm_cost(flops, bytes_of({y, x, w, b}), y, x.cols()), {y},
+      op, gemm_cost(Cost::Kind::gemm, flops, bytes_of({y, x, w, b}), y, x.cols(), x.dtype()), {y},
       [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
       [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
@@ -38,7 +38,7 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   const double bytes = 2 * bytes_of(h) + bytes_of({y, x, w, b});
   s.log_gemm(shape_of(linear_forward_call(h, x, w, b)));
   s.launch(
-      op, gemm_cost(flops, bytes, y, x.cols()), {y, h},
+      op, gemm_cost(Cost::Kind::gemm, flops, bytes, y, x.cols(), x.dtype()), {y, h},
       [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
       [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
 }
@@ -50,7 +50,7 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
   s.log_gemm(shape_of(linear_backward_input_call(dx, dy, w)));
   s.launch(
-      op, gemm_cost(gemm_flops(w, dy.rows()), bytes_of({dx, dy, w}), dx, dy.cols()), {dx},
+      op, gemm_cost(Cost::Kind::gemm, gemm_flops(w, dy.rows()), bytes_of({dx, dy, w}), dx, dy.cols(), dy.dtype()), {dx},
       [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
       [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
 }
@@ -64,7 +64,7 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
   const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * numel_of(dh);
   s.log_gemm(shape_of(linear_backward_input_gelu_call(dh, dy, w, h)));
   s.launch(
-      op, gemm_cost(flops, bytes_of({dh, dy, w, h}), dh, dy.cols()), {dh},
+      op, gemm_cost(Cost::Kind::gemm, flops, bytes_of({dh, dy, w, h}), dh, dy.cols(), dy.dtype()), {dh},
       [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
@@ -101,7 +101,7 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const double bytes = (add ? 2 : 1) * bytes_of(dw) + 2 * bytes_of(sums) + bytes_of({dy, x});
   s.log_gemm(shape);
   s.launch(
-      op, {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, sums},
+      op, gemm_cost(Cost::Kind::gemm_add, flops, bytes, dw, dy.rows(), dy.dtype()), {dw, sums},
       [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, dy, x, add); },
       [=](auto queue) { cuda::linear_backward_weight(queue, dw, sums, dy, x, add); });
   if (!db.empty() && !together) linear_backward_bias(s, db, dy);

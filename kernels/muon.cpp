@@ -6,17 +6,12 @@
 namespace megalith {
 
 namespace {
-void expect_wide_or_bf16(const char* op, const char* name, const Tensor& t, int64_t n) {
-  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
-        name_of(t.dtype()));
-  expect_numel(op, name, t, t.dtype(), n);
-}
 Cost of_update(double flops, double bytes) { return {.flops = flops, .bytes = bytes, .kind = Cost::Kind::update}; }
 
 void expect_columns(const char* op, const Tensor& whole, const Tensor& part, const Columns& c) {
   CHECK(0 <= c.begin && 0 < c.count && c.begin + c.count <= c.total, "{}: columns [{}, {}) are outside [0, {})", op,
         c.begin, c.begin + c.count, c.total);
-  expect_wide_or_bf16(op, "part", part, part.numel());
+  expect_f32_or_bf16(op, "part", part);
   CHECK(part.numel() % c.count == 0, "{}: part has {} elements, expected rows of {}", op, part.numel(), c.count);
   expect_numel(op, "whole", whole, part.dtype(), part.numel() / c.count * c.total);
 }
@@ -24,7 +19,7 @@ void expect_columns(const char* op, const Tensor& whole, const Tensor& part, con
 
 void muon_momentum(Stream& s, Tensor m, Tensor grad, Tensor state, const Rounding& rounding) {
   const char* op = "muon_momentum";
-  expect_wide_or_bf16(op, "m", m, grad.numel());
+  expect_state(op, "m", m, grad.numel());
   expect_dtype(op, "grad", grad, DType::f32);
   expect_numel(op, "state", state, DType::f64, UpdateState::numel);
   s.launch(
@@ -33,20 +28,17 @@ void muon_momentum(Stream& s, Tensor m, Tensor grad, Tensor state, const Roundin
       [=](auto queue) { cuda::muon_momentum(queue, m, grad, state, rounding); });
 }
 
-void scale_to_unit_norm(Stream& s, Tensor y, Tensor x) {
+void scale_to_unit_norm(Stream& s, Tensor x) {
   const char* op = "scale_to_unit_norm";
-  expect_wide_or_bf16(op, "x", x, x.numel());
-  expect_wide_or_bf16(op, "y", y, x.numel());
-  CHECK(y.raw() != x.raw() || y.dtype() == x.dtype(), "{}: y is x, but {} and {}", op, name_of(y.dtype()),
-        name_of(x.dtype()));
+  expect_f32_or_bf16(op, "x", x);
   s.launch(
-      op, of_update(3 * numel_of(x), 2 * bytes_of(x) + bytes_of(y)), {y}, [=] { cpu::scale_to_unit_norm(y, x); },
-      [=](auto queue) { cuda::scale_to_unit_norm(queue, y, x); });
+      op, of_update(3 * numel_of(x), 3 * bytes_of(x)), {x}, [=] { cpu::scale_to_unit_norm(x); },
+      [=](auto queue) { cuda::scale_to_unit_norm(queue, x); });
 }
 
 void newton_schulz_polynomial(Stream& s, Tensor y, Tensor a, Tensor b) {
   const char* op = "newton_schulz_polynomial";
-  expect_wide_or_bf16(op, "a", a, a.numel());
+  expect_f32_or_bf16(op, "a", a);
   expect_matrix(op, "a", a, a.dtype(), a.cols(), a.cols());
   expect_matrix(op, "b", b, a.dtype(), a.cols(), a.cols());
   expect_matrix(op, "y", y, a.dtype(), a.cols(), a.cols());
@@ -73,7 +65,7 @@ void muon_update(Stream& s, Tensor master, Tensor working, Tensor direction, Ten
                  const Rounding& rounding) {
   const char* op = "muon_update";
   const int64_t n = master.numel();
-  expect_wide_or_bf16(op, "master", master, n);
+  expect_state(op, "master", master, n);
   expect_numel(op, "direction", direction, DType::f32, n);
   expect_numel(op, "state", state, DType::f64, UpdateState::numel);
   if (!working.empty()) {

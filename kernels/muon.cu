@@ -23,7 +23,7 @@ __device__ inline bool updates(const UpdateState* state) {
 // Returns the state that is stored of a value, in its own type.
 template <bool stochastic, class T>
 __device__ __forceinline__ T rounded(float value, const Rounding& rounding, int64_t i, size_t word) {
-  if constexpr (stochastic && sizeof(T) == 2) {
+  if constexpr (stochastic) {
     bfloat16 drawn;
     drawn.bits = stochastic_bf16(value, rounding.words(i)[word]);
     return drawn;
@@ -39,7 +39,7 @@ struct MomentumTerms {
 };
 template <bool stochastic, class T, int n>
 __global__ void __launch_bounds__(threads)
-    momentum_kernel(T* m, float* grad, const UpdateState* state, int64_t count, float b, float c, Rounding rounding) {
+    momentum_kernel(T* m, float* grad, const UpdateState* state, int64_t count, float c, Rounding rounding) {
   if (!updates(state)) return;
   const float scale = static_cast<float>(state->scale);
   for_elements<n, 1>(
@@ -49,10 +49,10 @@ __global__ void __launch_bounds__(threads)
       },
       [&](auto width, int64_t i, auto& t) {
         for (int k = 0; k < width; k++) {
-          const float g = c * (scale * t.grad[k]);
-          const float mi = b * to_float(t.m[k]) + g;
+          const float g = t.grad[k], before = to_float(t.m[k]);
+          const float mi = before + c * (scale * g - before);
           t.m[k] = rounded<stochastic, T>(mi, rounding, i + k, 1);
-          t.grad[k] = g + b * mi;
+          t.grad[k] = mi + c * (scale * g - mi);
         }
         store(m + i, t.m);
         store(grad + i, t.grad);
@@ -92,15 +92,14 @@ __global__ void __launch_bounds__(threads) norm_kernel(double* partial, int coun
   const double norm = sqrt(sum);
   partial[0] = 1 / (norm > smallest || norm != norm ? norm : smallest);
 }
-template <class To, class From, int n>
-__global__ void __launch_bounds__(threads) scale_kernel(To* y, const From* x, const double* factor, int64_t count) {
+template <class T, int n>
+__global__ void __launch_bounds__(threads) scale_kernel(T* x, const double* factor, int64_t count) {
   const float f = static_cast<float>(*factor);
   for_elements<n, 1>(
       count, [&](auto width, int64_t i) { return load<width>(x + i); },
-      [&](auto width, int64_t i, const auto& from) {
-        Vector<To, width> result;
-        for (int k = 0; k < width; k++) result[k] = to<To>(f * to_float(from[k]));
-        store(y + i, result);
+      [&](auto width, int64_t i, auto& values) {
+        for (int k = 0; k < width; k++) values[k] = to<T>(f * to_float(values[k]));
+        store(x + i, values);
       });
 }
 
@@ -156,7 +155,7 @@ struct UpdateTerms {
 };
 template <bool stochastic, class T, class W, int n>
 __global__ void __launch_bounds__(threads)
-    move_kernel(T* p, W* working, const float* direction, const UpdateState* state, int64_t count, float keep,
+    move_kernel(T* p, W* working, const float* direction, const UpdateState* state, int64_t count, float decay,
                 float rate, Rounding rounding) {
   if (!updates(state)) return;
   for_elements<n, 1>(
@@ -167,7 +166,8 @@ __global__ void __launch_bounds__(threads)
       [&](auto width, int64_t i, auto& t) {
         Vector<W, width> copy;
         for (int k = 0; k < width; k++) {
-          t.p[k] = rounded<stochastic, T>(keep * to_float(t.p[k]) - rate * t.direction[k], rounding, i + k, 0);
+          const float before = to_float(t.p[k]);
+          t.p[k] = rounded<stochastic, T>(before - rate * (t.direction[k] + decay * before), rounding, i + k, 0);
           copy[k] = to<W>(to_float(t.p[k]));
         }
         store(p + i, t.p);
@@ -179,30 +179,27 @@ __global__ void __launch_bounds__(threads)
 void muon_momentum(Queue queue, Tensor m, Tensor grad, Tensor state, const Rounding& rounding) {
   const int64_t count = m.numel();
   if (count == 0) return;
-  const auto b = static_cast<float>(newton_schulz::momentum), c = static_cast<float>(1 - newton_schulz::momentum);
-  with_f32_or_bf16(m.dtype(), [&]<class T>(T) {
+  const auto c = static_cast<float>(1 - newton_schulz::momentum);
+  with_state_type(m.dtype(), rounding, [&]<class T>(T, auto stochastic) {
     with_width<4>(in_fours({m, grad}), [&](auto n) {
-      launch(queue, {"muon_momentum", element_grid(count, n, 1), threads},
-             rounding.stochastic ? momentum_kernel<true, T, n> : momentum_kernel<false, T, n>, m.data<T>(),
-             grad.data<float>(), update_state_of(state), count, b, c, rounding);
+      launch(queue, {"muon_momentum", element_grid(count, n, 1), threads}, momentum_kernel<stochastic, T, n>,
+             m.data<T>(), grad.data<float>(), update_state_of(state), count, c, rounding);
     });
   });
 }
 
-void scale_to_unit_norm(Queue queue, Tensor y, Tensor x) {
+void scale_to_unit_norm(Queue queue, Tensor x) {
   const int64_t count = x.numel();
   if (count == 0) return;
   double* const partial = static_cast<double*>(queue.workspace);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(1056, ceil_div(count, int64_t{threads} * 8)));
-  with_f32_or_bf16(x.dtype(), [&]<class From>(From) {
-    launch(queue, {"scale_to_unit_norm", blocks, threads}, square_sum_kernel<From>, partial, x.data<From>(), count);
+  with_f32_or_bf16(x.dtype(), [&]<class T>(T) {
+    launch(queue, {"scale_to_unit_norm", blocks, threads}, square_sum_kernel<T>, partial, x.data<T>(), count);
     launch(queue, {"scale_to_unit_norm", 1, threads}, norm_kernel, partial, static_cast<int>(blocks),
            newton_schulz::smallest_norm);
-    with_f32_or_bf16(y.dtype(), [&]<class To>(To) {
-      with_width<4>(in_fours({y, x}), [&](auto n) {
-        launch(queue, {"scale_to_unit_norm", element_grid(count, n, 1), threads}, scale_kernel<To, From, n>,
-               y.data<To>(), x.data<From>(), partial, count);
-      });
+    with_width<4>(in_fours({x}), [&](auto n) {
+      launch(queue, {"scale_to_unit_norm", element_grid(count, n, 1), threads}, scale_kernel<T, n>, x.data<T>(),
+             partial, count);
     });
   });
 }
@@ -230,15 +227,14 @@ void muon_update(Queue queue, Tensor master, Tensor working, Tensor direction, T
                  const Rounding& rounding) {
   const int64_t count = master.numel();
   if (count == 0) return;
-  const auto keep = static_cast<float>(1 - muon.learning_rate * muon.weight_decay),
+  const auto decay = static_cast<float>(muon.weight_decay / muon.size),
              rate = static_cast<float>(muon.learning_rate * muon.size);
-  with_f32_or_bf16(master.dtype(), [&]<class T>(T) {
+  with_state_type(master.dtype(), rounding, [&]<class T>(T, auto stochastic) {
     with_compute_type(working.empty() ? DType::f32 : working.dtype(), [&]<class W>(W) {
       with_width<4>(in_fours({master, working, direction}), [&](auto n) {
-        launch(queue, {"muon_update", element_grid(count, n, 1), threads},
-               rounding.stochastic ? move_kernel<true, T, W, n> : move_kernel<false, T, W, n>, master.data<T>(),
-               working.empty() ? nullptr : working.data<W>(), direction.data<float>(), update_state_of(state), count,
-               keep, rate, rounding);
+        launch(queue, {"muon_update", element_grid(count, n, 1), threads}, move_kernel<stochastic, T, W, n>,
+               master.data<T>(), working.empty() ? nullptr : working.data<W>(), direction.data<float>(),
+               update_state_of(state), count, decay, rate, rounding);
       });
     });
   });

@@ -32,9 +32,8 @@ constexpr int steps = 5;
 // writes nothing. Of the words of rounding (Rounding::words), m takes the second.
 void muon_momentum(Stream& s, Tensor m, Tensor grad, Tensor state, const Rounding& rounding = {});
 
-// y = x / max(|x|, 1e-7); the same shape, f32 or bf16 each; y may be x. The sum is in f64 and in an order that depends
-// on the number of elements alone.
-void scale_to_unit_norm(Stream& s, Tensor y, Tensor x);
+// x = x / max(|x|, 1e-7), f32 or bf16. The sum is in f64 and in an order that depends on the number of elements alone.
+void scale_to_unit_norm(Stream& s, Tensor x);
 
 // y (k, k) = c0 I + c1 a + c2 b, the polynomial of a square matrix a, whose square is b; f32 or bf16, all of one type.
 // y may be a or b.
@@ -52,7 +51,7 @@ void muon_update(Stream& s, Tensor master, Tensor working, Tensor direction, Ten
 
 namespace cpu {
 void muon_momentum(Tensor m, Tensor grad, Tensor state, const Rounding& rounding);
-void scale_to_unit_norm(Tensor y, Tensor x);
+void scale_to_unit_norm(Tensor x);
 void newton_schulz_polynomial(Tensor y, Tensor a, Tensor b);
 void put_columns(Tensor whole, Tensor part, const Columns& c);
 void take_columns(Tensor part, Tensor whole, const Columns& c);
@@ -61,7 +60,7 @@ void muon_update(Tensor master, Tensor working, Tensor direction, Tensor state, 
 }  // namespace cpu
 namespace cuda {
 void muon_momentum(Queue queue, Tensor m, Tensor grad, Tensor state, const Rounding& rounding);
-void scale_to_unit_norm(Queue queue, Tensor y, Tensor x);
+void scale_to_unit_norm(Queue queue, Tensor x);
 void newton_schulz_polynomial(Queue queue, Tensor y, Tensor a, Tensor b);
 void put_columns(Queue queue, Tensor whole, Tensor part, const Columns& c);
 void take_columns(Queue queue, Tensor part, Tensor whole, const Columns& c);

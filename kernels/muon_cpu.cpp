@@ -19,7 +19,7 @@ bool updates(const UpdateState& state) { return state.decision == static_cast<do
 // Stores element i of bf16 or f32 state, whose word of the draw is number `word`; returns what is stored.
 template <bool stochastic, class T>
 float store_rounded(T& to, float value, const Rounding& rounding, int64_t i, size_t word) {
-  if constexpr (stochastic && sizeof(T) == 2) {
+  if constexpr (stochastic) {
     to.bits = stochastic_bf16(value, rounding.words(i)[word]);
   } else {
     put(to, value);
@@ -107,25 +107,18 @@ void copy_columns(Tensor whole_, Tensor part_, const Columns& c) {
 void muon_momentum(Tensor m, Tensor grad, Tensor state_, const Rounding& rounding) {
   const UpdateState& state = update_state_of(state_);
   if (!updates(state)) return;
-  with_f32_or_bf16(m.dtype(), [&]<class T>(T) {
-    if (rounding.stochastic)
-      add_momentum<true, T>(m, grad, state, rounding);
-    else
-      add_momentum<false, T>(m, grad, state, rounding);
-  });
+  with_state_type(m.dtype(), rounding,
+                  [&]<class T>(T, auto stochastic) { add_momentum<stochastic, T>(m, grad, state, rounding); });
 }
 
-void scale_to_unit_norm(Tensor y_, Tensor x_) {
-  with_f32_or_bf16(x_.dtype(), [&]<class From>(From) {
-    with_f32_or_bf16(y_.dtype(), [&]<class To>(To) {
-      const From* x = x_.data<From>();
-      To* y = y_.data<To>();
-      const double norm = std::sqrt(square_sum_of(x, x_.numel()));
-      const auto factor = static_cast<float>(1 / std::max(norm, newton_schulz::smallest_norm));
-      parallel_for(x_.numel(), 1, [=](int64_t begin, int64_t end) {
+void scale_to_unit_norm(Tensor x_) {
+  with_f32_or_bf16(x_.dtype(), [&]<class T>(T) {
+    T* x = x_.data<T>();
+    const double norm = std::sqrt(square_sum_of(x, x_.numel()));
+    const auto factor = static_cast<float>(1 / std::max(norm, newton_schulz::smallest_norm));
+    parallel_for(x_.numel(), 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-        for (int64_t i = begin; i < end; i++) put(y[i], factor * get(x[i]));
-      });
+      for (int64_t i = begin; i < end; i++) put(x[i], factor * get(x[i]));
     });
   });
 }
@@ -151,11 +144,8 @@ void take_columns(Tensor part, Tensor whole, const Columns& c) { copy_columns<fa
 void muon_update(Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
                  const Rounding& rounding) {
   if (!updates(update_state_of(state))) return;
-  with_f32_or_bf16(master.dtype(), [&]<class T>(T) {
-    if (rounding.stochastic)
-      move_by<true, T>(master, direction, muon, rounding);
-    else
-      move_by<false, T>(master, direction, muon, rounding);
+  with_state_type(master.dtype(), rounding, [&]<class T>(T, auto stochastic) {
+    move_by<stochastic, T>(master, direction, muon, rounding);
     if (working.empty()) return;
     with_compute_type(working.dtype(), [&]<class To>(To) {
       const T* from = master.data<T>();

@@ -15,6 +15,7 @@ struct Cost {
   enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention, input };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
+  bool f32 = false;         // a product of f32, whatever type the model computes in
   bool directions = false;  // work on the directions of an update, which is accounted for by itself
 
   bool operator==(const Cost&) const = default;

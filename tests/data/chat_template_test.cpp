@@ -165,13 +165,13 @@ TEST(TokenPlaces, AChangedCharacterTakesNoNeighbourWithIt) {
     GTEST_SKIP() << family_tokenizers() << " is not there: NFC is not tried";
   const auto tokenizer = load_tokenizer(family_tokenizers() + "/qwen");
   Ids ids;
-  std::vector<TokenPlace> places;
+  std::vector<TextRange> places;
   tokenizer->encoder()->encode_places("t\nA\u030a\n", ids, places);
   EXPECT_EQ(tokenizer->decode(ids), "t\n\u00c5\n");
   ASSERT_GE(places.size(), 4u);
-  EXPECT_EQ(places[1], (TokenPlace{1, 2}));
-  for (size_t i = 2; i + 1 < places.size(); i++) EXPECT_EQ(places[i], (TokenPlace{2, 5}));
-  EXPECT_EQ(places.back(), (TokenPlace{5, 6}));
+  EXPECT_EQ(places[1], (TextRange{1, 2}));
+  for (size_t i = 2; i + 1 < places.size(); i++) EXPECT_EQ(places[i], (TextRange{2, 5}));
+  EXPECT_EQ(places.back(), (TextRange{5, 6}));
 }
 
 // Places: those of tokens whose bytes are the text's own are exact; all are in order and leave out blanks only.
@@ -186,12 +186,12 @@ TEST(TokenPlaces, TokensOfEveryFamilyKnowTheirPlaces) {
     for (const Json& line : objects_in(folder + "/cases.jsonl")) {
       const auto text = line.at("text").get<std::string>();
       Ids ids;
-      std::vector<TokenPlace> places;
+      std::vector<TextRange> places;
       encoder->encode_places(text, ids, places);
       ASSERT_EQ(ids, line.at("ids").get<Ids>()) << folder << " " << line;
       ASSERT_EQ(ids.size(), places.size()) << folder << " " << line;
       size_t end = 0;
-      for (const TokenPlace& place : places) {
+      for (const TextRange& place : places) {
         ASSERT_TRUE(place.begin < place.end && place.end <= text.size()) << folder << " " << line;
         for (size_t i = end; i < place.begin; i++) ASSERT_TRUE(text[i] == ' ') << folder << " " << line;
         end = std::max(end, place.end);

@@ -348,6 +348,8 @@ std::vector<Op> all_ops() {
       {"put_columns", [] { return columns_cases(true); }},
       {"take_columns", [] { return columns_cases(false); }},
       {"muon_update", muon_update_cases},
+      {"transpose", transpose_cases},
+      {"join_panels", join_panels_cases},
       {"fill", fill_cases},
       {"copy", copy_cases},
       {"add", add_cases},

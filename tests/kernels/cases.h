@@ -102,12 +102,14 @@ Case accumulate_sum_case(int64_t n);
 Case accumulate_square_sum_case(int64_t n);
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
-// Muon's (kernels/muon.h).
+// Muon's (kernels/muon.h, kernels/transpose.h).
 std::vector<Case> muon_momentum_cases();
 std::vector<Case> scale_to_unit_norm_cases();
 std::vector<Case> newton_schulz_polynomial_cases();
 std::vector<Case> columns_cases(bool put);
 std::vector<Case> muon_update_cases();
+std::vector<Case> transpose_cases();
+std::vector<Case> join_panels_cases();
 
 // The mask of every case with that probability.
 Dropout mask_of(double p);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cases.h"
+#include "kernels/transpose.h"
 
 namespace megalith::test {
 
@@ -53,19 +54,20 @@ Case muon_momentum_case(int64_t n, Decision decision, const StateTypes& types) {
   return c;
 }
 
-Case scale_to_unit_norm_case(int64_t rows, int64_t cols, DType to, DType from, double size) {
+Case scale_to_unit_norm_case(int64_t rows, int64_t cols, DType t, double size) {
   Case c{.op = "scale_to_unit_norm",
-         .shape = fmt::format("{}x{} of {} size {}", rows, cols, name_of(from), size),
-         .dtype = to,
-         .args = {out("y", to, {rows, cols}), in("x", from, {rows, cols})},
-         .run = [](Stream& s, const Tensors& x) { scale_to_unit_norm(s, x[0], x[1]); },
+         .shape = fmt::format("{}x{} size {}", rows, cols, size),
+         .dtype = t,
+         .args = {out("x", t, {rows, cols})},
+         .run = [](Stream& s, const Tensors& x) { scale_to_unit_norm(s, x[0]); },
          .twin =
              [](Doubles& d) {
                double sum = 0;
                for (const double v : d["x"]) sum += v * v;
-               for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] = d["x"][i] / std::max(std::sqrt(sum), 1e-7);
+               for (double& v : d["x"]) v /= std::max(std::sqrt(sum), 1e-7);
              }};
-  for (double& v : c.args[1].values) v = rounded(size * v, from);
+  c.args[0].any_shape = true;
+  for (double& v : c.args[0].values) v = rounded(size * v, t);
   return c;
 }
 
@@ -118,13 +120,47 @@ Case muon_update_case(int64_t n, bool has_working, DType t, Decision decision, c
                for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
                  double& p = d["master"][i];
                  p = p - 3e-2 * 0.1 * p - 3e-2 * 1.7 * d["direction"][i];
-                 if (types.rounding.stochastic && types.master == bf16)
-                   p = drawn_state(p, types.rounding.words(int64_t(i))[0]);
+                 if (types.master == bf16)
+                   p = types.rounding.stochastic ? drawn_state(p, types.rounding.words(int64_t(i))[0])
+                                                 : rounded(p, bf16);
                  if (has_working) d["working"][i] = p;
                }
              }};
   c.args[3].values = values_of_state(1, decision);
   return c;
+}
+
+Case transpose_case(int64_t rows, int64_t cols, DType t) {
+  return {.op = "transpose",
+          .shape = fmt::format("{}x{}", rows, cols),
+          .dtype = t,
+          .args = {out("y", t, {cols, rows}), in("x", t, {rows, cols})},
+          .run = [](Stream& s, const Tensors& x) { transpose(s, x[0], x[1]); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t r = 0; r < rows; r++)
+                  for (int64_t c = 0; c < cols; c++) d["y"][at(c * rows + r)] = d["x"][at(r * cols + c)];
+              }};
+}
+
+Case join_panels_case(const Panels& p, DType t) {
+  return {.op = "join_panels",
+          .shape = fmt::format("{} in panels of {}", p.size, p.rows),
+          .dtype = t,
+          .args = {out("y", t, {p.size, p.size}), in("panels", t, {p.numel()})},
+          .run = [=](Stream& s, const Tensors& x) { join_panels(s, x[0], x[1], p); },
+          .twin =
+              [=](Doubles& d) {
+                size_t next = 0;
+                for (int64_t r = 0; r < p.size; r++)
+                  for (int64_t c = 0; c < std::min((r / p.rows + 1) * p.rows, p.size); c++)
+                    d["y"][at(r * p.size + c)] = d["y"][at(c * p.size + r)] = d["panels"][next++];
+                // Within a diagonal block both elements are in the panel; the later row has overwritten the earlier.
+                next = 0;
+                for (int64_t r = 0; r < p.size; r++)
+                  for (int64_t c = 0; c < std::min((r / p.rows + 1) * p.rows, p.size); c++)
+                    d["y"][at(r * p.size + c)] = d["panels"][next++];
+              }};
 }
 
 std::vector<Case> muon_momentum_cases() {
@@ -136,11 +172,11 @@ std::vector<Case> muon_momentum_cases() {
 
 std::vector<Case> scale_to_unit_norm_cases() {
   std::vector<Case> all;
-  for (const auto& [to, from] : {std::pair{f32, f32}, {bf16, bf16}, {bf16, f32}}) {
-    all.push_back(scale_to_unit_norm_case(1, 1, to, from, 1));
-    all.push_back(scale_to_unit_norm_case(33, 7, to, from, 1e-6));
-    all.push_back(scale_to_unit_norm_case(5, 3, to, from, 1e-12));
-    all.push_back(scale_to_unit_norm_case(400, 129, to, from, 1e3));
+  for (const DType t : {f32, bf16}) {
+    all.push_back(scale_to_unit_norm_case(1, 1, t, 1));
+    all.push_back(scale_to_unit_norm_case(33, 7, t, 1e-6));
+    all.push_back(scale_to_unit_norm_case(5, 3, t, 1e-12));
+    all.push_back(scale_to_unit_norm_case(400, 129, t, 1e3));
   }
   return all;
 }
@@ -160,14 +196,36 @@ std::vector<Case> columns_cases(bool put) {
 }
 
 std::vector<Case> muon_update_cases() {
-  const StateTypes random{.master = bf16, .rounding = {.stochastic = true, .key = 5, .stream = 3, .begin = 8}};
-  return {muon_update_case(1, true, f32, Decision::update, {}),
-          muon_update_case(20011, true, bf16, Decision::update, {}),
-          muon_update_case(257, true, f16, Decision::update, {}),
-          muon_update_case(257, false, f32, Decision::update, {}),
-          muon_update_case(257, true, bf16, Decision::not_finite, {}),
-          muon_update_case(257, false, bf16, Decision::update, {.master = bf16}),
-          muon_update_case(1031, false, bf16, Decision::update, random)};
+  const StateTypes narrow{.master = bf16};
+  StateTypes random = narrow;
+  random.rounding = {.stochastic = true, .key = 5, .stream = 3, .begin = 8};
+  std::vector<Case> all{muon_update_case(1, true, f32, Decision::update, {}),
+                        muon_update_case(20011, true, bf16, Decision::update, {}),
+                        muon_update_case(257, true, f16, Decision::update, {}),
+                        muon_update_case(257, false, f32, Decision::update, {}),
+                        muon_update_case(257, true, bf16, Decision::not_finite, {}),
+                        muon_update_case(257, false, bf16, Decision::update, narrow),
+                        muon_update_case(1031, false, bf16, Decision::update, random)};
+  for (const DType t : {f32, bf16, f16})
+    for (const StateTypes& types : {narrow, random})
+      all.push_back(muon_update_case(259, true, t, Decision::update, types));
+  return all;
+}
+
+std::vector<Case> transpose_cases() {
+  std::vector<Case> all;
+  for (const DType t : {f32, bf16})
+    for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 7}, {5, 100}, {64, 32}, {131, 70}})
+      all.push_back(transpose_case(rows, cols, t));
+  return all;
+}
+
+std::vector<Case> join_panels_cases() {
+  std::vector<Case> all;
+  for (const DType t : {f32, bf16})
+    for (const Panels& p : {Panels{1, 1}, {7, 7}, {64, 32}, {131, 32}, {160, 64}, {129, 128}})
+      all.push_back(join_panels_case(p, t));
+  return all;
 }
 
 }  // namespace megalith::test

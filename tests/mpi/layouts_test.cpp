@@ -52,6 +52,7 @@ std::vector<Config> layouts(int ranks) {
           c.parallel.sequence_parallel = n % 2;
           if (pipeline > 1 && pipeline <= 4 && n % 3 == 0) c.parallel.virtual_stages = 2;
           if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
+          if (n % 4 == 2) c.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
           if (n % 5 == 2) c.parallel.active_microbatches = 2;
           for (size_t kind = n; kind == n || !is_valid(c); kind++)
             c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];

@@ -11,23 +11,29 @@
 namespace megalith {
 namespace {
 
-Config muon_model() {
+// Six heads; as many for keys and values, or one.
+constexpr int64_t head_counts[] = {0, 1};
+
+Config muon_model(int64_t key_value_heads) {
   Config config = deep_model(6);
+  config.model.key_value_heads = key_value_heads;
   config.run.device = Device::cpu;
   config.optimizer.algorithm = Algorithm::muon;
   config.optimizer.muon_learning_rate = 2e-2;
   return config;
 }
 
-std::vector<Config> muon_layouts() {
+// Every layout of the ranks; with one key-value head, those in which several ranks have it.
+std::vector<Config> muon_layouts(int64_t key_value_heads) {
   std::vector<Config> all;
   const int ranks = session().size();
   for (const int tensor : {1, 2, 3})
     for (const int pipeline : {1, 2, 4})
       for (const int shards : {0, 1, 2}) {
+        if (tensor <= key_value_heads) continue;
         if (ranks % (tensor * pipeline) != 0 || (shards > 0 && shards >= ranks / (tensor * pipeline))) continue;
         const auto layout =
-            laid_out(muon_model(), tensor, pipeline,
+            laid_out(muon_model(key_value_heads), tensor, pipeline,
                      shards == 1 ? ShardingStrategy::no_shard : ShardingStrategy::full_shard, shards == 1 ? 0 : shards);
         if (!layout) continue;
         all.push_back(*layout);
@@ -79,69 +85,74 @@ State after_updates(SmallRun& run) {
 
 // What is orthogonalised is the whole matrix, in the order of its elements, whoever does it.
 TEST(MuonLayouts, MakeTheSameBitsOfTheSameGradients) {
-  for (const bool narrow : {false, true}) {
-    const auto of = [&](Config config) {
-      if (narrow) {
-        config.precision.compute = ComputeType::bf16;
-        config.precision.master = config.precision.moments = StorageType::bf16;
-        config.precision.stochastic_rounding = true;
+  for (const int64_t heads : head_counts)
+    for (const bool narrow : {false, true}) {
+      const auto of = [&](Config config) {
+        if (narrow) {
+          config.precision.compute = ComputeType::bf16;
+          config.precision.master = config.precision.moments = StorageType::bf16;
+          config.precision.stochastic_rounding = true;
+        }
+        return config;
+      };
+      SmallRun alone(of(muon_model(heads)));
+      const State expected = after_updates(alone);
+      for (const Config& layout : muon_layouts(heads)) {
+        SCOPED_TRACE(described(layout));
+        SmallRun run = on_all_ranks(of(layout));
+        const State found = after_updates(run);
+        size_t wrong = 0;
+        for (const auto& [place, value] : found) wrong += expected.at(place) != value;
+        EXPECT_EQ(wrong, 0u) << "of " << found.size();
+        EXPECT_FALSE(found.empty());
       }
-      return config;
-    };
-    SmallRun alone(of(muon_model()));
-    const State expected = after_updates(alone);
-    for (const Config& layout : muon_layouts()) {
-      SCOPED_TRACE(described(layout));
-      SmallRun run = on_all_ranks(of(layout));
-      const State found = after_updates(run);
-      size_t wrong = 0;
-      for (const auto& [place, value] : found) wrong += expected.at(place) != value;
-      EXPECT_EQ(wrong, 0u) << "of " << found.size();
-      EXPECT_FALSE(found.empty());
     }
-  }
 }
 
 TEST(MuonLayouts, FollowOneRankAlone) {
-  SmallRun alone(muon_model());
-  const std::vector<StepScalars> expected = alone.steps(3);
-  for (const Config& layout : muon_layouts()) {
-    SCOPED_TRACE(described(layout));
-    SmallRun run = on_all_ranks(layout);
-    run.runtime.stream.trace().keep(TraceLevel::everything);
-    std::vector<StepScalars> steps{run.step(0)};
-    EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
-        << "what is rehearsed is what is done, call by call";
-    run.runtime.stream.trace().keep(TraceLevel::off);
-    for (const int64_t s : {1, 2}) steps.push_back(run.step(s));
-    for (size_t s = 0; s < steps.size(); s++) {
-      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
-      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
+  for (const int64_t heads : head_counts) {
+    SmallRun alone(muon_model(heads));
+    const std::vector<StepScalars> expected = alone.steps(3);
+    for (const Config& layout : muon_layouts(heads)) {
+      SCOPED_TRACE(described(layout));
+      SmallRun run = on_all_ranks(layout);
+      run.runtime.stream.trace().keep(TraceLevel::everything);
+      std::vector<StepScalars> steps{run.step(0)};
+      EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
+          << "what is rehearsed is what is done, call by call";
+      run.runtime.stream.trace().keep(TraceLevel::off);
+      for (const int64_t s : {1, 2}) steps.push_back(run.step(s));
+      for (size_t s = 0; s < steps.size(); s++) {
+        EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
+        EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
+      }
+      run.evaluate(7);
+      EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
+      const DryRun dry = dry_run(layout, session().size());
+      EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
+      for (const Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0);
     }
-    run.evaluate(7);
-    EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
-    const DryRun dry = dry_run(layout, session().size());
-    EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
-    for (const Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0);
   }
 }
 
 TEST(MuonLayouts, TouchNothingThatIsUnderWay) {
-  SmallRun alone(muon_model());
-  const std::vector<StepScalars> expected = alone.steps(3);
-  for (const Config& layout : muon_layouts()) {
-    SCOPED_TRACE(described(layout));
-    LateCommunicator world(host_world(session()));
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), world));
-    const std::vector<StepScalars> steps = run.steps(3);
-    for (size_t s = 0; s < steps.size(); s++) EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss);
+  for (const int64_t heads : head_counts) {
+    SmallRun alone(muon_model(heads));
+    const std::vector<StepScalars> expected = alone.steps(3);
+    for (const Config& layout : muon_layouts(heads)) {
+      SCOPED_TRACE(described(layout));
+      LateCommunicator world(host_world(session()));
+      SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), world));
+      const std::vector<StepScalars> steps = run.steps(3);
+      for (size_t s = 0; s < steps.size(); s++) EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss);
+    }
   }
 }
 
 // Each element of a matrix goes to its owner once and comes back once, if it is not there: the exchanges cost what the
 // rank with the most to send or to receive has, which is less than twice an even share.
 TEST(MuonLayouts, SendEachElementOnceEachWay) {
-  Config config = muon_model();
+  Config config = muon_model(0);
   config.model.layers = 4 * session().size();
   SmallRun run = on_all_ranks(config);
   run.runtime.stream.trace().keep(TraceLevel::transfers);

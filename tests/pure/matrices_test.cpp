@@ -57,8 +57,12 @@ TEST(Matrices, OfSharedHeadsAndGatedFeaturesAreApartAsWell) {
 
 // A matrix and its transpose take the same work, that of the products on its shorter side.
 TEST(Matrices, WorkIsThatOfTheProducts) {
-  EXPECT_EQ((Matrix{.rows = 3, .columns = 7}.work()), 5 * (2 * 2.0 * 3 * 3 * 7 + 2.0 * 3 * 3 * 3));
-  EXPECT_EQ((Matrix{.rows = 7, .columns = 3}.work()), (Matrix{.rows = 3, .columns = 7}.work()));
+  const DType type = DType::f32;
+  EXPECT_EQ((Matrix{.rows = 3, .columns = 7}.work(type)), 5 * (2 * 2.0 * 3 * 3 * 7 + 2.0 * 3 * 3 * 3));
+  EXPECT_EQ((Matrix{.rows = 7, .columns = 3}.work(type)), (Matrix{.rows = 3, .columns = 7}.work(type)));
+  // The lower half of the symmetric products, in two panels.
+  EXPECT_EQ((Matrix{.rows = 256, .columns = 300}.work(type)),
+            5 * (2.0 * 256 * 256 * 300 + 2.0 * (128 * 128 + 128 * 256) * (300 + 256)));
 }
 
 // On every rank of a stage the rounds are the same; each matrix has one owner, and the load is even.
@@ -88,9 +92,9 @@ TEST(Rounds, DealOutEveryMatrixOnceAndEvenly) {
                     std::tuple(there.unit, there.owner, there.tensor_owner, there.local.begin));
           EXPECT_TRUE(0 <= here.owner && here.owner < plan.mesh.shard);
           EXPECT_TRUE(0 <= here.tensor_owner && here.tensor_owner < plan.mesh.tensor);
-          work[{here.owner, here.tensor_owner}] += here.work();
-          all += here.work();
-          largest = std::max(largest, here.work());
+          work[{here.owner, here.tensor_owner}] += here.work(plan.direction);
+          all += here.work(plan.direction);
+          largest = std::max(largest, here.work(plan.direction));
           // Shards have all of a part between them.
           int64_t covered = 0;
           for (int64_t s = 0; s < plan.mesh.shard; s++) covered += here.in_shard(plan.units[here.unit], s).size();

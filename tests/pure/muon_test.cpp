@@ -8,6 +8,7 @@
 #include "tests/pure/small_run.h"
 #include "trainer/parallel/matrices.h"
 #include "trainer/step/learning_rate.h"
+#include "trainer/step/orthogonalize.h"
 
 namespace megalith {
 namespace {
@@ -128,6 +129,22 @@ TEST(Muon, UpdatesWholeMatricesByItsRule) {
           ASSERT_EQ(after[i], as_adamw[i]) << unit.plan().name << " " << i;
       }
     }
+  }
+}
+
+// Higher than wide, wider than high, and of several panels of the Gram matrix.
+TEST(Muon, OrthogonalizesMatricesOfEveryShape) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{130, 150}, {150, 130}, {300, 17}, {128, 128}}) {
+    Arena arena(World::cpu, "matrices", int64_t{1} << 20);
+    Stream s(World::cpu, {});
+    const Orthogonalizer orthogonalizer(arena, DType::f32, rows * columns, std::min(rows, columns));
+    const Tensor x = orthogonalizer.input(rows, columns);
+    for (int64_t i = 0; i < x.numel(); i++) x.data<float>()[i] = place_gradient(3, i, 0);
+    const MatrixValues expected = orthogonalized({x.data<float>(), x.data<float>() + x.numel()}, rows, columns);
+    const Tensor y = orthogonalizer.orthogonalize(s, rows, columns);
+    for (int64_t i = 0; i < y.numel(); i++)
+      ASSERT_NEAR(static_cast<double>(y.data<float>()[i]), expected[static_cast<size_t>(i)], 1e-5)
+          << rows << " x " << columns << ", element " << i;
   }
 }
 

@@ -95,7 +95,10 @@ double on_cpu(const Cost& cost, int64_t threads, bool library_tiles = false) {
   Hardware h = hardware();
   h.device.kind = DeviceKind::cpu;
   h.calibrated.fork = 1e6;
-  return op_time(cost, {1e12, 1e9, threads, library_tiles}, h);
+  return op_time(
+      cost,
+      {.peak = 1e12, .peak_f32 = 0.25e12, .bandwidth = 1e9, .multiprocessors = threads, .library_tiles = library_tiles},
+      h);
 }
 
 Cost with(Cost::Kind kind, Cost cost) {
@@ -120,6 +123,14 @@ TEST(OpTime, ThreadsShareTheTilesOfAProduct) {
   // 72 rows and 58, in 768 columns and 732: who has done the smaller tile takes the larger one of those that are left.
   const Cost uneven = gemm(130, 1500, 100);
   EXPECT_DOUBLE_EQ(on_cpu(uneven, 2), 2.0 * 2 * (72 * 768 + 58 * 732) * 100 / 1e12 + 1);
+}
+
+// Muon's products on a CPU, beside a model in bf16.
+TEST(OpTime, AProductOfF32HasItsOwnRateAndTiles) {
+  Cost wide = gemm(64, 384, 128);
+  wide.f32 = true;
+  EXPECT_DOUBLE_EQ(on_cpu(wide, 1, true), 4 * on_cpu(gemm(64, 384, 128), 1, true));
+  EXPECT_DOUBLE_EQ(on_cpu(wide, 4, true), 2 * wide.flops / 0.25e12 + 1) << "two tiles for four threads";
 }
 
 TEST(OpTime, EachLoopThatThreadsShareCosts) {
@@ -158,7 +169,7 @@ TEST(OpTime, ForksAreOnTheAccountsOfTheirOps) {
       0, {op(gemm(512, 768, 100)), op(gemm(64, 128, 100)), op(attention(10, 8)), op({.bytes = 1e9}), op({.bytes = 4})});
   const auto line = [&](double fork) {
     h.calibrated.fork = fork;
-    return time_line({}, {trace}, h, {1e12, 1e9, 2});
+    return time_line({}, {trace}, h, {.peak = 1e12, .peak_f32 = 1e12, .bandwidth = 1e9, .multiprocessors = 2});
   };
   const TimeLine before = line(0), after = line(1e6);
   const auto moved = [&](Account account) {
@@ -191,6 +202,7 @@ TEST(Processor, RanksOfACpuShareItsThreads) {
   h.device.kind = DeviceKind::gpu;
   EXPECT_EQ(processor_of(h, ComputeType::bf16, 8).multiprocessors, 8) << "a device's own";
   EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::bf16, 1).peak, 2e12);
+  EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::bf16, 1).peak_f32, 1e12);
   EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::fp16, 1).peak, 1e12);
 }
 

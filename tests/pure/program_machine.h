@@ -51,7 +51,7 @@ class Machine {
   struct Rank {
     size_t at = 0;
     std::map<Memory, std::map<int32_t, Place>> memory;
-    std::map<int32_t, std::string> saved, host;  // words
+    std::map<int32_t, std::string> saved, inputs, host;  // words
     std::deque<Recomputed> recomputed;           // the first is used next
     std::map<int32_t, Batch> batches;
     std::set<int64_t> kept, counted;                                     // microbatches whose losses are
@@ -113,6 +113,7 @@ class Machine {
     if (t.i.op == Op::await_transfer && place && place->message && mail(t, *place->message).empty()) return false;
     if (law.tokens == Tokens::always || (law.tokens != Tokens::none && t.plan.layers_need_batch())) expect_batch(t);
     for (const size_t u : t.units(law.weights)) use_weights(t, u);
+    if (t.i.op == Op::backward_weight && t.plan.model.adapter.rank > 0) use_weights(t, static_cast<size_t>(t.i.unit));
     if (law.x != Value::none) read(t, t.i.x, law.x);
     if (law.y != Value::none) read(t, t.i.y, law.y);
     do_more(t, place);
@@ -184,9 +185,11 @@ class Machine {
       case Op::forward:
         if (t.i.saved != Instruction::none)
           expect(t.rank.saved.emplace(t.i.saved, t.word(Value::output)).second, "saved over what is needed");
-        return;
-      case Op::recompute:
+        return keep_inputs(t);
+      case Op::recompute: keep_inputs(t); [[fallthrough]];
       case Op::backward: return recompute(t);
+      case Op::backward_input: return first_half(t);
+      case Op::backward_weight: return second_half(t);
       case Op::head:
       case Op::head_loss: t.rank.batches[t.i.batch].has_losses = true; return;
       case Op::keep_loss:
@@ -254,6 +257,31 @@ class Machine {
     t.rank.recomputed.pop_front();
   }
 
+  void keep_inputs(const Turn& t) {
+    if (t.i.inputs != Instruction::none)
+      expect(t.rank.inputs.emplace(t.i.inputs, t.word(Value::output)).second, "inputs over what is needed");
+  }
+  // A layer that is kept whole or computed again leaves its inputs to the second half, if it has one.
+  void first_half(const Turn& t) {
+    const std::string word = t.word(Value::output);
+    const bool trains = t.plan.trains(static_cast<size_t>(t.i.unit));
+    expect((t.i.held != Instruction::none) == trains, "held for nothing, or nothing is held");
+    if (trains) expect(t.rank.saved.emplace(t.i.held, word + ", backward").second, "held over what is needed");
+    if (t.i.inputs != Instruction::none) expect(t.rank.inputs[t.i.inputs] == word, "the inputs of another layer");
+    expect((t.i.inputs != Instruction::none) == (t.i.saved != Instruction::none), "a part is computed again");
+    recompute(t);
+    if (!trains && t.i.inputs != Instruction::none) t.rank.inputs.erase(t.i.inputs);
+    t.rank.units.add_first_half(t.plan, t.i, t.rank.memory[Memory::gradients]);
+  }
+  void second_half(const Turn& t) {
+    const std::string word = t.word(Value::output);
+    expect(t.rank.saved[t.i.held] == word + ", backward", "another layer is held");
+    expect(t.rank.inputs[t.i.inputs] == word, "the inputs of another layer");
+    t.rank.saved.erase(t.i.held);
+    t.rank.inputs.erase(t.i.inputs);
+    t.rank.units.check_second_half(t.plan, t.i);
+  }
+
   void check_end(size_t r) {
     Rank& rank = ranks_[r];
     const Plan& plan = plans_[r];
@@ -262,7 +290,7 @@ class Machine {
     for (const Memory memory : {Memory::residuals, Memory::weights})
       for (const auto& [at, place] : rank.memory[memory])
         expect(!(place.state & state::on_its_way), "residuals or weights are still on their way");
-    expect(rank.saved.empty() && rank.recomputed.empty() && !rank.units.is_summing(),
+    expect(rank.saved.empty() && rank.inputs.empty() && rank.recomputed.empty() && !rank.units.is_summing(),
            "something was saved for nothing");
     const bool last = plan.chunks.back().last;
     if (last && mode_ != Mode::logits)

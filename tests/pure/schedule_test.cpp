@@ -7,6 +7,7 @@
 #include "trainer/parallel/schedule.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "tests/long_tests.h"
@@ -17,9 +18,10 @@ namespace {
 
 using Actions = std::vector<Action>;
 using enum PipelineSchedule;
+constexpr auto weight_half = Action::Kind::backward_weight;
 
 std::string words(const Action& a) {
-  return fmt::format("{}{}{}", a.kind == Action::Kind::forward ? 'F' : 'B', a.microbatch,
+  return fmt::format("{}{}{}", a.kind == weight_half ? 'W' : a.kind == Action::Kind::forward ? 'F' : 'B', a.microbatch,
                      a.chunk ? fmt::format(".{}", a.chunk) : "");
 }
 std::string words(const Actions& actions) {
@@ -41,6 +43,7 @@ class Simulator {
         m_(shape.microbatches),
         active_(shape.active_microbatches),
         training_(training),
+        halves_(training && shape.in_halves()),
         lists_(std::move(lists)),
         slots_(std::move(slots)),
         stages_(p_) {
@@ -61,6 +64,8 @@ class Simulator {
   // The time of the slowest stage, where forward takes 1, backward 2, and a message 0.
   int64_t makespan() const { return std::max_element(stages_.begin(), stages_.end(), earlier)->time; }
   int64_t most_alive(size_t stage) const { return stages_[stage].most_alive; }
+  // Chunks of microbatches between their forward and their backward, or the half of it for weights.
+  int64_t most_held() const { return std::ranges::max_element(stages_, {}, &StageState::most_held)->most_held; }
 
  private:
   struct Message {
@@ -82,14 +87,15 @@ class Simulator {
     std::vector<Send> sends;
   };
   struct ChunkState {
-    int64_t forwards = 0, backwards = 0;  // the live ones are [backwards, forwards)
+    int64_t forwards = 0, backwards = 0, weights = 0;  // the live ones are [backwards, forwards)
     std::vector<Slot> slots;
   };
   struct StageState {
     size_t next = 0;      // action
     bool posted = false;  // its receive
-    int64_t time = 0, alive = 0, most_alive = 0;
+    int64_t time = 0, alive = 0, most_alive = 0, held = 0, most_held = 0;
     std::vector<ChunkState> chunks;
+    std::deque<std::pair<int64_t, int64_t>> waiting{};  // microbatch and chunk of halves for weights
     Channel out[2];  // forward to the next stage, backward to the one before
   };
   static bool earlier(const StageState& a, const StageState& b) { return a.time < b.time; }
@@ -105,6 +111,16 @@ class Simulator {
       return false;
     };
     ChunkState& state = s.chunks[static_cast<size_t>(a.chunk)];
+    if (a.kind == weight_half) {
+      if (a.microbatch != state.weights) return wrong("out of order");
+      if (state.weights++ == state.backwards) return wrong("before its half for inputs");
+      if (s.waiting.front() != std::pair(a.microbatch, a.chunk)) return wrong("not in the order of those for inputs");
+      s.waiting.pop_front();
+      s.held--;
+      s.time++;
+      s.next++;
+      return true;
+    }
     Slot& slot = state.slots[static_cast<size_t>(a.microbatch) % state.slots.size()];
     if (forward && !s.posted) {
       if (training_ && slot.occupant >= 0) return wrong(fmt::format("slot taken by {}", slot.occupant));
@@ -128,7 +144,12 @@ class Simulator {
       start = std::max(start, message.time);
     }
     s.posted = false;
-    s.time = start + (forward ? 1 : 2);
+    const bool whole = a.kind == Action::Kind::backward;
+    if (!forward && whole == halves_) return wrong(whole ? "a whole backward" : "half a backward");
+    s.time = start + (whole ? 2 : 1);
+    s.held += forward ? 1 : whole ? -1 : 0;
+    if (a.kind == Action::Kind::backward_input) s.waiting.emplace_back(a.microbatch, a.chunk);
+    s.most_held = std::max(s.most_held, s.held);
 
     if (a.microbatch != (forward ? state.forwards : state.backwards)) return wrong("out of order");
     if (!forward && state.backwards == state.forwards) return wrong("before its forward");
@@ -162,7 +183,7 @@ class Simulator {
         return;
       }
       for (const ChunkState& c : stages_[s].chunks)
-        if (c.forwards != m_ || c.backwards != (training_ ? m_ : 0))
+        if (c.forwards != m_ || c.backwards != (training_ ? m_ : 0) || c.weights != (halves_ ? m_ : 0))
           finding_ = fmt::format("stage {}: {} forwards, {} backwards of {}", s, c.forwards, c.backwards, m_);
       for (const Channel& channel : stages_[s].out)
         if (channel.sent.size() != channel.posted) finding_ = fmt::format("stage {}: mail that nobody reads", s);
@@ -171,7 +192,7 @@ class Simulator {
 
   const size_t p_, v_;
   const int64_t m_, active_;
-  const bool training_;
+  const bool training_, halves_;
   const std::vector<Actions> lists_;
   const std::vector<std::vector<int64_t>> slots_;
   std::vector<StageState> stages_;
@@ -226,6 +247,45 @@ TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
   EXPECT_GT(proven, taken("Schedule.NumbersOfMicrobatches") == 32 ? 10000 : 4000);
 }
 
+// Up to 16 stages, and from no microbatch to four for each.
+void for_each_size_in_halves(const std::function<void(int64_t p, int64_t v, int64_t m)>& f) {
+  for (int64_t p : {2, 3, 4, 5, 8, 11, 16})
+    for (int64_t v : {1, 2, 3, 4})
+      for (int64_t m : std::set<int64_t>{0, 1, p - 1, p + 1, 2 * p, 4 * p})
+        if (p < 11 || v < 3) f(p, v, m);
+}
+
+TEST(Schedule, HalvesAreCompleteInOrderAndHoldNoMoreThanWholeBackwards) {
+  for_each_size_in_halves([](int64_t p, int64_t v, int64_t m) {
+    for (int64_t active : std::set<int64_t>{0, 1, p}) {
+      const PipelineShape halves{p, v, m, active, zb_h1}, whole{p, v, m, active};
+      Simulator s = simulator(halves, all_stages(halves)), w = simulator(whole, all_stages(whole));
+      ASSERT_EQ(s.run(), "") << words(halves);
+      ASSERT_EQ(w.run(), "") << words(whole);
+      ASSERT_LE(s.most_held(), w.most_held()) << words(halves);
+      ASSERT_LE(s.makespan(), w.makespan()) << words(halves);
+      for (int64_t stage : std::set<int64_t>{0, p / 2, p - 1}) {
+        Actions order = make_schedule(halves, stage);
+        std::erase_if(order, [](const Action& a) { return a.kind == weight_half; });
+        for (Action& a : order)
+          if (a.kind == Action::Kind::backward_input) a.kind = Action::Kind::backward;
+        ASSERT_EQ(order, make_schedule(whole, stage)) << "forwards and halves for inputs are those of 1F1B";
+      }
+    }
+  });
+}
+
+// A third of 1F1B's, where forwards and halves take the same time: arXiv 2401.10241, table 1.
+TEST(Schedule, HalvesLeaveAThirdOfTheBubble) {
+  for_each_size_in_halves([](int64_t p, int64_t v, int64_t m) {
+    if (m < 2 * p || m % p != 0) return;
+    const int64_t work = 3 * m * v;
+    EXPECT_EQ(makespan({p, v, m}) - work, 3 * (p - 1));
+    EXPECT_EQ(makespan({.stages = p, .virtual_stages = v, .microbatches = m, .kind = zb_h1}) - work, p - 1)
+        << p << ' ' << v << ' ' << m;
+  });
+}
+
 TEST(Schedule, EvaluationNeedsOneSlotAChunk) {
   for_each_size([&](int64_t p, int64_t v, int64_t m) {
     for (PipelineSchedule kind : {one_f_one_b, gpipe}) {
@@ -256,6 +316,11 @@ TEST(Schedule, KnownLists) {
             "F0 F1 F0.1 F1.1 F2 B0.1 F3 B1.1 F2.1 B0 F3.1 B1 B2.1 B3.1 B2 B3");
   EXPECT_EQ(words(make_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 4}, 1)),
             "F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 F3 B1 F2.1 B2.1 F3.1 B3.1 B2 B3");
+  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 6, .kind = zb_h1}, 0)),
+            "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5");
+  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 6, .kind = zb_h1}, 3)),
+            "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5");
+  EXPECT_EQ(words(make_schedule({.microbatches = 2, .kind = zb_h1}, 0)), "F0 B0 F1 B1") << "alone: nobody to wait for";
   EXPECT_EQ(words(forward_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 3}, 1)),
             "F0 F1 F0.1 F1.1 F2 F2.1");
 }
@@ -306,7 +371,8 @@ TEST(Schedule, LiveMicrobatches) {
 TEST(Schedule, PlantedFaultsAreFound) {
   int64_t planted = 0;
   for (const PipelineShape& shape : {PipelineShape{4, 1, 6}, PipelineShape{3, 2, 5}, PipelineShape{2, 2, 4, 2},
-                                     PipelineShape{3, 2, 4, 2, gpipe}, PipelineShape{1, 1, 3}}) {
+                                     PipelineShape{3, 2, 4, 2, gpipe}, PipelineShape{1, 1, 3},
+                                     PipelineShape{3, 1, 5, 0, zb_h1}, PipelineShape{2, 2, 4, 0, zb_h1}}) {
     const std::vector<Actions> good = all_stages(shape);
     ASSERT_EQ(finding(shape, good), "");
     const auto expect_found = [&](size_t stage, const Actions& bad) {

@@ -67,7 +67,29 @@ class UnitMachine {
     expect(products || !unwritten, "added to what was not zeroed");
     expect(products.value_or(true) == !unwritten || !products,
            "products add to what was not written, or write over what is needed");
-    expect(place.microbatches.insert(microbatch).second || !plan.is_layer(unit), "a gradient twice");
+    if (!plan.is_layer(unit)) return void(place.microbatches.insert(microbatch));
+    expect(place.microbatches.empty() || microbatch >= *place.microbatches.rbegin(),
+           "a microbatch is added after a later one");
+    expect(place.microbatches.insert(microbatch).second, "a gradient twice");
+  }
+
+  // The first half of a backward pass: products write in the second.
+  void add_first_half(const Plan& plan, const Instruction& i, const Places& gradients) {
+    const auto unit = static_cast<size_t>(i.unit);
+    expect(i.apart == (plan.trains(unit) && scatters_each_microbatch(plan, unit)), "gradients in the wrong place");
+    if (!plan.trains(unit)) return;
+    const auto is_there = [&](const auto& p) {
+      return p.second.unit == i.unit && (p.second.state & (state::there | state::unwritten));
+    };
+    expect(i.apart || (plan.mesh.shard == 1 ? own_.contains(i.unit) : std::ranges::any_of(gradients, is_there)),
+           plan.units[unit].name + " has no gradient to add to");
+    std::set<int64_t>& halves = halves_[i.unit];
+    expect(halves.empty() || i.microbatch > *halves.rbegin(), "a first half after a later one");
+    halves.insert(i.microbatch);
+  }
+  void check_second_half(const Plan& plan, const Instruction& i) {
+    expect(i.apart == scatters_each_microbatch(plan, static_cast<size_t>(i.unit)), "gradients in the wrong place");
+    expect(halves_[i.unit].contains(i.microbatch), "a second half before its first");
   }
 
   void check_end(const Plan& plan, int64_t microbatches) const {
@@ -92,6 +114,9 @@ class UnitMachine {
   bool is_summing() const { return summing_; }
 
  private:
+  static bool scatters_each_microbatch(const Plan& plan, size_t unit) {
+    return plan.mesh.shard > 1 && !plan.units[unit].reduce_once;
+  }
   static bool is_shared_by_tensor_ranks(const UnitPlan& unit) { return !unit.partial_here().empty(); }
 
   void collect(const Plan& plan, const Instruction& i, Place& place) {
@@ -156,6 +181,7 @@ class UnitMachine {
   }
 
   std::map<int32_t, Place> own_;                                 // by unit: its finished gradient
+  std::map<int32_t, std::set<int64_t>> halves_;                  // by unit: microbatches whose first half is done
   std::set<int32_t> summed_, shared_, awaited_, tensor_summed_;  // units
   bool summing_ = false, tied_ = false;
   std::set<int32_t> normed_;  // units

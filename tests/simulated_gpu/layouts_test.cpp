@@ -26,6 +26,7 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "tensor_parallel_degree=2 tensor_pieces=2 batch.microbatch_size=8",
         "tensor_parallel_degree=2 sequence_parallel=true tensor_pieces=2 batch.microbatch_size=8",
         "pipeline_parallel_degree=2 virtual_stages=2",
+        "pipeline_parallel_degree=2 virtual_stages=2 pipeline_schedule=zb_h1",
         "precision.compute=bf16 precision.residual=fp32 pipeline_parallel_degree=2"}},
       {3, {"pipeline_parallel_degree=3 virtual_stages=2", "pipeline_parallel_degree=3 pipeline_schedule=gpipe"}},
       {4,
@@ -35,6 +36,7 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "sharded_data_parallel_degree=2 precision.compute=bf16 precision.master=bf16 precision.moments=bf16 "
         "precision.stochastic_rounding=true memory.offload_optimizer=0.5",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
+        "precision.compute=bf16 pipeline_parallel_degree=2 pipeline_schedule=zb_h1",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false "
         "precision.compute=fp16 precision.residual=fp32",

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "data/chat_template.h"
+#include "data/whole_characters.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/model_arguments.h"

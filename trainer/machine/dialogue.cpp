@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -100,26 +99,5 @@ std::optional<std::string> Dialogue::read_line(std::string_view prompt, std::str
       typed_.append(bytes.data(), static_cast<size_t>(n));
   }
 }
-
-size_t whole_characters(std::string_view text) {
-  constexpr size_t longest = 4;
-  for (size_t back = 1; back <= std::min(longest, text.size()); back++) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;  // inside of a character
-    const size_t needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return needed > back ? text.size() - back : text.size();
-  }
-  return text.size();
-}
-
-std::string WholeCharacters::add(std::string_view piece) {
-  held_ += piece;
-  const size_t whole = whole_characters(held_);
-  std::string shown = held_.substr(0, whole);
-  held_.erase(0, whole);
-  return shown;
-}
-
-std::string WholeCharacters::rest() { return std::exchange(held_, ""); }
 
 }  // namespace megalith

@@ -46,17 +46,4 @@ class Dialogue {
   bool asked_ = false;
 };
 
-// Returns how many bytes of a text end with a whole character; of bytes that are no UTF-8, all.
-size_t whole_characters(std::string_view text);
-
-// Holds back the beginning of a character until the rest has come.
-class WholeCharacters {
- public:
-  std::string add(std::string_view piece);
-  std::string rest();
-
- private:
-  std::string held_;
-};
-
 }  // namespace megalith

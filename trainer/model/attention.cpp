@@ -64,16 +64,23 @@ Dropout Attention::dropout(const Context& c) const {
 }
 
 void Attention::allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const {
-  if (!a.qkv.empty()) return;
   const AttentionDims here = dims(pass);
-  const int64_t N = pass.branch_rows(), A = here.H * here.D;
-  a.qkv = arena.tensor(compute, {N, here.qkv_width()});
-  if (q_norm_.index >= 0) {
+  allocate_product(arena, compute, pass, a);
+  if (q_norm_.index >= 0 && a.made.empty()) {
     a.made = arena.tensor(compute, a.qkv.shape());
-    a.rstd = arena.tensor(DType::f32, {N, here.H + here.kv()});
+    a.rstd = arena.tensor(DType::f32, {pass.branch_rows(), here.H + here.kv()});
   }
-  a.att = arena.tensor(compute, {N, A});
-  a.lse = arena.tensor(DType::f32, {here.B, here.H, here.T});
+  allocate_output(arena, compute, pass, a);
+  if (a.lse.empty()) a.lse = arena.tensor(DType::f32, {here.B, here.H, here.T});
+}
+
+void Attention::allocate_product(Arena& arena, DType compute, const PassShape& pass, Saved& a) const {
+  if (a.qkv.empty()) a.qkv = arena.tensor(compute, {pass.branch_rows(), dims(pass).qkv_width()});
+}
+
+void Attention::allocate_output(Arena& arena, DType compute, const PassShape& pass, Saved& a) const {
+  const AttentionDims here = dims(pass);
+  if (a.att.empty()) a.att = arena.tensor(compute, {pass.branch_rows(), here.H * here.D});
 }
 
 Tensor Attention::allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places,

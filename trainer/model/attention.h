@@ -41,6 +41,9 @@ class Attention {
 
   // Memory for what of `a` has none.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
+  // The same of qkv alone, and of att alone.
+  void allocate_product(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
+  void allocate_output(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
   // Makes the cache of one layer, for `places` sequences of so many positions.
   Tensor allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places, int64_t positions) const;
 

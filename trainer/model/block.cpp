@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "kernels/residual.h"
 
 namespace megalith {
@@ -44,6 +45,26 @@ void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass
   if (kept == Kept::products) return;
   norm_1_.allocate(arena, types.compute, pass.rows, a.norm_1);
   norm_2_.allocate(arena, types.compute, pass.rows, a.norm_2);
+}
+
+void Block::allocate_inputs(Arena& arena, const PassTypes& types, const PassShape& pass, BlockSaved& a) const {
+  norm_1_.allocate_output(arena, types.compute, pass.rows, a.norm_1);
+  attention_.allocate_output(arena, types.compute, pass, a.attention);
+  norm_2_.allocate_output(arena, types.compute, pass.rows, a.norm_2);
+  feed_forward_.allocate_output(arena, types.compute, pass, a.feed_forward);
+}
+
+BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
+                                         const BlockSaved& over) const {
+  BlockSaved like = over;
+  attention_.allocate_product(arena, types.compute, pass, like.attention);
+  feed_forward_.allocate(arena, types.compute, pass, Kept::products, like.feed_forward);
+  const Shape rows{pass.branch_rows(), width_};
+  const auto fits = [&](const Tensor& t) { return !t.empty() && t.bytes() >= rows.numel() * size_of(types.compute); };
+  return {
+      .attention = {fits(over.mid) ? Tensor(over.mid.raw(), types.compute, rows) : arena.tensor(types.compute, rows),
+                    like.attention.qkv},
+      .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
@@ -98,26 +119,58 @@ void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& 
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                      bool add) const {
-  // The gradient of what a branch added, each in its turn; without dropout, in series and in one type it is dy itself.
+  backward(c, w, a, dw, dy, nullptr, add);
+}
+
+void Block::backward_input(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
+                           Tensor dy, const BlockGradients& g) const {
+  backward(c, w, a, dw, dy, &g, false);
+}
+
+void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
+                            const BlockGradients& g, bool add) const {
+  {
+    const auto scope = c.scratch.scope();
+    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g.feed_forward, c.edge.enter(c.s, c.scratch, a.norm_2.y),
+                                  add);
+  }
+  const auto scope = c.scratch.scope();
+  attention_.backward_weight(c, w, dw, a.attention, g.attention, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
+}
+
+void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
+                     const BlockGradients* kept, bool add) const {
+  // The gradient of what a branch added, each in its turn; without dropout, in series and in one type it is dy itself,
+  // unless it is kept. Where a branch has more rows than the residual, what is kept is what it is given.
   const auto scope = c.scratch.scope();
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const DType compute = a.feed_forward.fc.dtype();
-  const bool apart = c.dropout.active() || parallel_ || dy.dtype() != compute;
-  const Tensor dh = apart ? c.scratch.tensor(compute, dy.shape()) : dy;
+  const bool in_place = kept && kept->attention.dout.shape() == dy.shape();
+  const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
+  const Tensor shared = in_place ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
+  // What the branch is given of dh, which is kept.
+  const auto leave = [&](const Tensor& dh, const Tensor& memory) {
+    const bool copied = kept && !in_place;
+    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, copied ? Edge::Cut::whole : Edge::Cut::pieces);
+    if (!copied) return dout;
+    copy(c.s, memory, dout.all());
+    return InPieces(memory);
+  };
 
-  {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  dh = dropout(dmid), or in parallel
-     // (dy)
+  const Tensor dh = in_place ? kept->feed_forward.dout : shared, next = in_place ? kept->attention.dout : shared;
+  {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  next = dropout(dmid), or in
+     // parallel (dy)
     const auto scope_of_branch = c.scratch.scope();
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty()) residual_backward(c.s, dh, bias, dy, c.dropout_at(feed_forward_site_));
-    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
-    const FeedForward::Gradients g{dout.rows(), like(a.feed_forward.fc)};
-    InPieces x = c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
+    InPieces dout = leave(dh, kept ? kept->feed_forward.dout : Tensor{});
+    const FeedForward::Gradients g{dout.rows(), kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
+    InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
     const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout));
     InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
-    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, x.all(), add);
+    if (!kept) feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, x.all(), add);
     const Tensor dnorm = entered.all();
-    const Norm::Branch branch{dh, attention_.bias(dw), c.dropout_at(attention_site_)};
+    const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
       residual_backward(c.s, branch.h, branch.bias, dy, branch.dropout);
       norm_2_.backward(c, w, a.norm_2, dw, dy, dnorm, a.x);
@@ -125,14 +178,14 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
       norm_2_.backward_residual(c, w, a.norm_2, dw, dy, branch, dnorm, a.mid);
     }
   }
-  {  // dx = dmid + norm_1'(enter'(attention'(leave'(dh))))
+  {  // dx = dmid + norm_1'(enter'(attention'(leave'(next))))
     const auto scope_of_branch = c.scratch.scope();
-    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
-    const Attention::Gradients g{dout.rows(), like(a.attention.qkv)};
-    InPieces x = c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
+    InPieces dout = leave(next, kept ? kept->attention.dout : Tensor{});
+    const Attention::Gradients g{dout.rows(), kept ? kept->attention.dqkv : like(a.attention.qkv)};
+    InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
     const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout));
     InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
-    attention_.backward_weight(c, w, dw, a.attention, g, x.all(), add);
+    if (!kept) attention_.backward_weight(c, w, dw, a.attention, g, x.all(), add);
     norm_1_.backward(c, w, a.norm_1, dw, dy, entered.all(), a.x);
   }
 }

@@ -25,6 +25,13 @@ struct BlockSaved {
   FeedForward::Saved feed_forward;
 };
 
+// BlockGradients holds what the second half of a layer's backward pass needs of the first. In memory, it takes the
+// place of what the first needs of the forward pass.
+struct BlockGradients {
+  Attention::Gradients attention;
+  FeedForward::Gradients feed_forward;
+};
+
 class Block {
  public:
   // Declares a unit "block `layer`".
@@ -32,6 +39,11 @@ class Block {
 
   // Memory for what of `a` has none yet and is to be kept, but for x.
   void allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const;
+  // Memory for what of `a` the products read, which both halves of the backward pass need.
+  void allocate_inputs(Arena& arena, const PassTypes& types, const PassShape& pass, BlockSaved& a) const;
+  // Memory for gradients: that of what `over` has, which then is lost, or else the arena's.
+  BlockGradients allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
+                                    const BlockSaved& over) const;
   const Attention& attention() const { return attention_; }
 
   // y (R, C) written; fills `a`. Without y (an empty tensor) only what `a` holds is computed. With a cache, the rows go
@@ -46,11 +58,23 @@ class Block {
   void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                 bool add) const;
 
+  // The two halves of backward(), to the bit: dy becomes dx in place, g is written, and `dw` accumulates but for what
+  // backward_weight() adds to it, of a with the same inputs.
+  void backward_input(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
+                      const BlockGradients& g) const;
+  void backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
+                       const BlockGradients& g, bool add) const;
+
  private:
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
   // Fills mid, and norm_2 of it, which it returns, from what the attention adds to the residual.
   InPieces add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const;
+
+  // Both halves, the gradients of weights as soon as they can be; or with `kept`, what backward_weight() needs, the
+  // first.
+  void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
+                const BlockGradients* kept, bool add) const;
 
   int64_t width_;
   bool parallel_;

@@ -24,7 +24,11 @@ FeedForward::FeedForward(Declarations& model, const std::string& name, const Mod
 void FeedForward::allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const {
   const int64_t N = pass.branch_rows(), F = features_ / pass.parts;
   if (a.fc.empty()) a.fc = arena.tensor(compute, {N, products_ * F});
-  if (a.act.empty() && kept == Kept::all) a.act = arena.tensor(compute, {N, F});
+  if (kept == Kept::all) allocate_output(arena, compute, pass, a);
+}
+
+void FeedForward::allocate_output(Arena& arena, DType compute, const PassShape& pass, Saved& a) const {
+  if (a.act.empty()) a.act = arena.tensor(compute, {pass.branch_rows(), features_ / pass.parts});
 }
 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {

@@ -26,6 +26,8 @@ class FeedForward {
 
   // Memory for what of `a` has none and is to be kept.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Kept kept, Saved& a) const;
+  // The same of act alone.
+  void allocate_output(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
 
   // Fills `a`; x (N, C).
   void forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const;

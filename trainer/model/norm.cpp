@@ -10,9 +10,12 @@ Norm::Norm(Declarations& model, const std::string& name, const ModelConfig& conf
 }
 
 void Norm::allocate(Arena& arena, DType compute, int64_t rows, Saved& a) const {
-  if (!a.y.empty()) return;
-  a.stat = arena.tensor(DType::f32, {rows, 2});
-  a.y = arena.tensor(compute, {rows, width_});
+  if (a.stat.empty()) a.stat = arena.tensor(DType::f32, {rows, 2});
+  allocate_output(arena, compute, rows, a);
+}
+
+void Norm::allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) const {
+  if (a.y.empty()) a.y = arena.tensor(compute, {rows, width_});
 }
 
 void Norm::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const {

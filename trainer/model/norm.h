@@ -23,6 +23,8 @@ class Norm {
 
   // Memory for what of `a` has none, of `rows` rows.
   void allocate(Arena& arena, DType compute, int64_t rows, Saved& a) const;
+  // The same of y alone.
+  void allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) const;
 
   // Fills `a` from x (R, C).
   void forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;

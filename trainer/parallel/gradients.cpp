@@ -29,13 +29,17 @@ void Gradients::zero(size_t unit, int32_t slot, bool products) {
 }
 
 bool Gradients::open(size_t unit, bool products) {
-  if (!sharded() || find(unit)) return unwritten_.erase(unit) == 0;
+  prepare(unit, products);
+  return unwritten_.erase(unit) == 0;
+}
+
+void Gradients::prepare(size_t unit, bool products) {
+  if (!sharded() || find(unit)) return;
   const size_t slot = own_[unit] != none ? static_cast<size_t>(own_[unit]) : next_;
   if (own_[unit] == none && ++next_ == slots_.size()) next_ = first_shared_;
   collect(slot);
   slots_[slot].unit = as_number(unit);
   zero(unit, as_number(slot), products);
-  return unwritten_.erase(unit) == 0;
 }
 
 void Gradients::reduce(size_t unit, bool last_microbatch) {

@@ -22,6 +22,10 @@ class Gradients {
   // The unit's gradients are about to be added to, in an instruction in which products do so or not. Returns what such
   // products have to do: add to what is there, or write what was not even zeroed.
   bool open(size_t unit, bool products);
+  // The same where products come later: they are told by open().
+  void prepare(size_t unit, bool products);
+  // Returns whether the unit's gradient is scattered with each microbatch, in a slot that it has for that alone.
+  bool scatters_each_microbatch(size_t unit) const { return sharded() && !plan_.units[unit].reduce_once; }
   // They hold a microbatch.
   void reduce(size_t unit, bool last_microbatch);
   // All that is on its way arrives and is summed.

@@ -18,12 +18,16 @@ bool only_launches(const Instruction& i) {
     case Op::head_loss:
     case Op::count_loss:
     case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
     case Op::embed_backward: return true;
     default: return false;
   }
 }
 
-bool uses_recomputed(const Instruction& i) { return i.op == Op::backward && i.saved == Instruction::none; }
+bool uses_recomputed(const Instruction& i) {
+  return (i.op == Op::backward || i.op == Op::backward_input) && i.saved == Instruction::none;
+}
 
 // The end of the longest part from `begin` on that leaves nothing recomputed behind.
 size_t end_of_part(const Program& program, size_t begin) {

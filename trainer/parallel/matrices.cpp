@@ -4,21 +4,23 @@
 #include <numeric>
 
 #include "kernels/muon.h"
+#include "kernels/transpose.h"
 
 namespace megalith {
 
 namespace {
 
-// Deals the matrices out to the ranks of the shard and tensor axes. The first of them has the most work.
-void deal_out(std::vector<Matrix>& matrices, int shards, int tensors) {
+// Deals the matrices, whose products are of this type, out to the ranks of the shard and tensor axes. The first of them
+// has the most work.
+void deal_out(std::vector<Matrix>& matrices, DType type, int shards, int tensors) {
   const auto ranks = static_cast<size_t>(shards * tensors);
   std::vector<size_t> order(matrices.size()), owner(matrices.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater{}, [&](size_t m) { return matrices[m].work(); });
+  std::ranges::stable_sort(order, std::greater{}, [&](size_t m) { return matrices[m].work(type); });
   std::vector<double> work(ranks, 0.0);
   for (const size_t m : order) {
     owner[m] = static_cast<size_t>(std::ranges::min_element(work) - work.begin());
-    work[owner[m]] += matrices[m].work();
+    work[owner[m]] += matrices[m].work(type);
   }
   std::vector<size_t> by_work(ranks), place(ranks);
   std::iota(by_work.begin(), by_work.end(), size_t{0});
@@ -33,9 +35,10 @@ void deal_out(std::vector<Matrix>& matrices, int shards, int tensors) {
 
 }  // namespace
 
-double Matrix::work() const {
+double Matrix::work(DType type) const {
   const auto k = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
-  return newton_schulz::steps * (4 * k * k * n + 2 * k * k * k);
+  const auto computed = static_cast<double>(panels_of(std::min(rows, columns), type).numel());
+  return newton_schulz::steps * 2 * (computed * (n + k) + k * k * n);
 }
 
 Interval Matrix::in_shard(const UnitPlan& plan, int64_t shard) const {
@@ -57,14 +60,14 @@ std::vector<Matrix> matrices_of(const Plan& plan, size_t u) {
     const std::vector<RowGroup> groups =
         spec.row_groups.empty() ? std::vector<RowGroup>{{.rows = spec.shape[0]}} : spec.row_groups;
     for (const auto& [rows, block] : groups) {
-      CHECK(rows / block >= parts, "{}: Muon expects each of {} tensor-parallel ranks to have rows of its own, of {}",
-            spec.name, parts, rows / block);
-      const int64_t numel = rows * spec.shape[1] / parts;
+      const int64_t holders = spec.row_groups.empty() ? 1 : std::max<int64_t>(1, parts / (rows / block));
+      const int64_t numel = rows * spec.shape[1] / (parts / holders);
       all.push_back({.unit = u,
                      .param = p,
                      .rows = rows,
                      .columns = spec.shape[1],
                      .split = parts == 1 ? Split::none : spec.split,
+                     .holders = holders,
                      .local = {begin, begin + numel}});
       begin += numel;
     }
@@ -87,7 +90,7 @@ std::vector<Round> rounds_of(const Plan& plan) {
       round.units.push_back(units[static_cast<size_t>(i)]);
       for (Matrix& matrix : matrices_of(plan, round.units.back())) round.matrices.push_back(matrix);
     }
-    deal_out(round.matrices, plan.mesh.shard, plan.mesh.tensor);
+    deal_out(round.matrices, plan.direction, plan.mesh.shard, plan.mesh.tensor);
     rounds.push_back(std::move(round));
   }
   return rounds;

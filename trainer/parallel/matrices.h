@@ -25,11 +25,12 @@ struct Matrix {
   size_t unit = 0, param = 0;       // of the plan, of the unit
   int64_t rows = 0, columns = 0;    // of the whole matrix
   Split split = Split::none;        // over the tensor axis
+  int64_t holders = 1;              // ranks of the tensor axis, one after another, that have the same part
   Interval local{};                 // elements of the unit's memory: this tensor rank's part, the same on all of them
   int owner = 0, tensor_owner = 0;  // on the shard axis and on the tensor axis
 
-  // FLOPs of the iteration.
-  double work() const;
+  // FLOPs of the iteration's products in this type.
+  double work(DType type) const;
   // Elements of `local` in the shard of that rank of the shard axis.
   Interval in_shard(const UnitPlan& plan, int64_t shard) const;
 };

@@ -257,6 +257,12 @@ void check_freeze(const Model& model, const std::string& freeze) {
   CHECK(num_trained(model.units()) > 0, "train.freeze leaves no parameter to train; name fewer");
 }
 }  // namespace
+int64_t UnitPlan::size_beside_products() const {
+  int64_t size = 0;
+  for (const Interval& part : beside_products) size += part.size();
+  return size;
+}
+
 std::vector<HeldRun> UnitPlan::partial_here() const {
   std::vector<HeldRun> here;
   for (HeldRun run : held) {

@@ -46,6 +46,7 @@ struct UnitPlan {
 
   // The gradients that products do not write as a whole (ParamSpec::multiplies).
   std::vector<Interval> beside_products{};
+  int64_t size_beside_products() const;  // elements
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -30,6 +31,7 @@ struct Turns {
 struct ChunkMemory {
   Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
   Turns slots;                       // microbatches alive
+  Turns batches;                     // the same, up to the half for weights where there is one
   int32_t between = 0, saved = 0;    // of the first slot: inputs of the groups but the first, what layers save
   int32_t inside = 0;                // inputs of the layers of a group but the first, which all groups share
   int64_t layers = 0, group = 1;
@@ -48,15 +50,17 @@ struct ChunkMemory {
 
 std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
   std::vector<ChunkMemory> all;
-  int32_t residuals = 0, saved = 0, slots = 0;
+  int32_t residuals = 0, saved = 0, slots = 0, batches = 0;
   const auto take = [](int32_t& taken, int64_t count) {
     const int32_t first = taken;
     taken += as_number(count);
     return Turns{first, as_number(count)};
   };
-  const std::vector<int64_t> most_live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
+  const std::vector<int64_t> most_live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages),
+                             most_held = live_microbatches(plan.schedule, plan.pipeline.virtual_stages, true);
   for (const Chunk& chunk : plan.chunks) {
-    const int64_t live = training ? most_live[all.size()] : 1, behind = plan.chunks.size() > 1 ? live : 1;
+    const int64_t live = training ? most_live[all.size()] : 1, held = training ? most_held[all.size()] : 1,
+                  behind = plan.chunks.size() > 1 ? live : 1;
     ChunkMemory m;
     m.layers = chunk.num_layers;
     m.group = std::min(plan.group, m.layers);
@@ -66,11 +70,33 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
     m.between = take(residuals, live * (m.groups() - 1)).first;
     m.saved = take(saved, live * chunk.num_layers).first;
     m.slots = take(slots, live);
+    m.batches = take(batches, held);
     all.push_back(m);
   }
   for (ChunkMemory& m : all) m.inside = residuals;
   return all;
 }
+
+// Numbers that are taken and given back: the lowest that is free.
+class FreeNumbers {
+ public:
+  int32_t take() {
+    const int32_t number = free_.empty() ? most_++ : *free_.begin();
+    free_.erase(number);
+    return number;
+  }
+  void give_back(int32_t number) { free_.insert(number); }
+
+ private:
+  int32_t most_ = 0;
+  std::set<int32_t> free_;
+};
+
+// Where the backward pass has two halves, what of a microbatch's layer is kept between passes: numbers of Instruction,
+// or none. Layers of all chunks share the memory, so that there is no more of it than is in use at once.
+struct LayerKept {
+  int32_t saved = no_slot, inputs = no_slot, held = no_slot;
+};
 
 // Lists the math of actions and what it takes; of weights, only where they are used: await_gather without a slot.
 class Lister {
@@ -90,7 +116,12 @@ class Lister {
       const Action& action = actions[i];
       await(incoming(action));
       if (i + 1 < actions.size()) begin_receive(actions[i + 1]);
-      action.kind == Action::Kind::forward ? forward(action) : backward(action);
+      switch (action.kind) {
+        case Action::Kind::forward: forward(action); break;
+        case Action::Kind::backward:
+        case Action::Kind::backward_input: backward(action); break;
+        case Action::Kind::backward_weight: backward_weight(action);
+      }
     }
     for (const ChunkMemory& m : memory_)
       for (const Turns& sent : {m.outputs, m.gradients})
@@ -134,6 +165,7 @@ class Lister {
 
   // The residual that the action's message comes into, or none.
   int32_t incoming(const Action& a) const {
+    if (a.kind == Action::Kind::backward_weight) return no_slot;
     if (a.kind == Action::Kind::forward) return chunk(a).first ? no_slot : memory(a).inputs.of(a.microbatch);
     return chunk(a).last ? no_slot : memory(a).gradients.of(a.microbatch);
   }
@@ -156,10 +188,10 @@ class Lister {
     const Chunk& c = chunk(a);
     const ChunkMemory& m = memory(a);
     const int64_t k = a.microbatch;
-    if (c.first || c.last || plan_.layers_need_batch()) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
+    if (c.first || c.last || plan_.layers_need_batch()) emit(a, {.op = Op::load, .batch = m.batches.of(k)});
     if (c.first) {
       for (const size_t unit : plan_.embedding) use(unit);
-      emit(a, {.op = Op::embed, .y = m.inputs.of(k), .batch = m.slots.of(k)});
+      emit(a, {.op = Op::embed, .y = m.inputs.of(k), .batch = m.batches.of(k)});
     }
     await(m.outputs.of(k));
     const bool keeps = mode_ == Mode::train && plan_.kept != Kept::input;
@@ -168,7 +200,11 @@ class Lister {
       Instruction layer = of_layer(Op::forward, a, i);
       layer.x = m.x(k, i);
       layer.y = m.x(k, i + 1);
-      if (keeps) layer.saved = m.saved_of(k, i);
+      if (keeps && !in_halves()) layer.saved = m.saved_of(k, i);
+      if (keeps && in_halves()) {
+        layer.saved = kept(a, i).saved = saved_numbers_.take();
+        if (plan_.kept == Kept::all) layer.inputs = kept(a, i).inputs = input_numbers_.take();
+      }
       emit(a, layer);
     }
     if (!c.last)
@@ -179,7 +215,7 @@ class Lister {
 
   void head(const Action& a) {
     const ChunkMemory& m = memory(a);
-    const int32_t batch = m.slots.of(a.microbatch), x = m.outputs.of(a.microbatch);
+    const int32_t batch = m.batches.of(a.microbatch), x = m.outputs.of(a.microbatch);
     for (const size_t unit : plan_.head) use(unit);
     if (mode_ == Mode::logits) return emit(a, {.op = Op::head_logits, .x = x});
     if (mode_ == Mode::train) {
@@ -215,42 +251,98 @@ class Lister {
         if (i + 1 < end) layer.y = m.x(k, i + 1);
         if (i + 1 == end && plan_.recompute_outputs && plan_.kept == Kept::input)
           layer.y = m.inside + as_number(m.group - 1);
-        if (plan_.kept == Kept::products) layer.saved = m.saved_of(k, i);
+        if (plan_.kept == Kept::products) layer.saved = in_halves() ? kept(a, i).saved : m.saved_of(k, i);
+        if (in_halves() && plan_.trains(c.unit(i))) layer.inputs = kept(a, i).inputs = input_numbers_.take();
         emit(a, layer);
       }
       for (int64_t i = end; i-- > first;) {
         use(c.unit(i));
-        Instruction layer = of_layer(Op::backward, a, i);
-        if (plan_.trains(c.unit(i))) {
-          const bool products = plan_.units[c.unit(i)].multiplies, filled = gradients_->open(c.unit(i), products);
-          layer.add = products && filled;
-        }
-        layer.x = m.x(k, i);
-        layer.y = gradient;
-        if (plan_.kept == Kept::all) layer.saved = m.saved_of(k, i);
-        emit(a, layer);
-        if (plan_.trains(c.unit(i))) gradients_->reduce(c.unit(i), last_microbatch(a));
+        if (in_halves())
+          backward_input(a, i);
+        else
+          whole_backward(a, i);
       }
     }
     if (c.first) {
       std::vector<size_t> trained;
       std::ranges::copy_if(plan_.embedding, std::back_inserter(trained), [&](size_t u) { return plan_.trains(u); });
       for (const size_t unit : trained) gradients_->open(unit, false);
-      if (!trained.empty()) emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
+      if (!trained.empty()) emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.batches.of(k)});
       for (const size_t unit : trained) gradients_->reduce(unit, last_microbatch(a));
     } else {
       begin(Op::send, a, gradient);
     }
     // Behind all that is the same in every microbatch.
-    if (c.last) emit(a, {.op = Op::keep_loss, .batch = m.slots.of(k)});
+    if (c.last) emit(a, {.op = Op::keep_loss, .batch = m.batches.of(k)});
   }
+
+  void whole_backward(const Action& a, int64_t i) {
+    const size_t unit = chunk(a).unit(i);
+    Instruction layer = of_layer(Op::backward, a, i);
+    if (plan_.trains(unit)) layer.add = open(unit);
+    layer.x = memory(a).x(a.microbatch, i);
+    layer.y = memory(a).gradients.of(a.microbatch);
+    if (plan_.kept == Kept::all) layer.saved = memory(a).saved_of(a.microbatch, i);
+    emit(a, layer);
+    if (plan_.trains(unit)) gradients_->reduce(unit, last_microbatch(a));
+  }
+  // Returns whether products add.
+  bool open(size_t unit) {
+    const bool products = plan_.units[unit].multiplies, filled = gradients_->open(unit, products);
+    return products && filled;
+  }
+
+  // What products write waits for backward_weight.
+  void backward_input(const Action& a, int64_t i) {
+    const size_t unit = chunk(a).unit(i);
+    const bool trains = plan_.trains(unit);
+    Instruction layer = of_layer(Op::backward_input, a, i);
+    LayerKept& k = kept(a, i);
+    layer.apart = trains && gradients_->scatters_each_microbatch(unit);
+    if (trains && !layer.apart) gradients_->prepare(unit, plan_.units[unit].multiplies);
+    layer.x = memory(a).x(a.microbatch, i);
+    layer.y = memory(a).gradients.of(a.microbatch);
+    if (plan_.kept == Kept::all) {
+      layer.saved = k.saved;
+      layer.inputs = k.inputs;
+    }
+    if (trains) layer.held = k.held = saved_numbers_.take();
+    emit(a, layer);
+    if (k.saved != no_slot) saved_numbers_.give_back(k.saved);
+    if (trains) return;
+    if (k.inputs != no_slot) input_numbers_.give_back(k.inputs);
+    kept_.erase({layer.layer, a.microbatch});
+  }
+
+  void backward_weight(const Action& a) {
+    const Chunk& c = chunk(a);
+    for (int64_t i = c.num_layers; i-- > 0;) {
+      const size_t unit = c.unit(i);
+      if (!plan_.trains(unit)) continue;
+      if (plan_.model.adapter.rank > 0) use(unit);  // whose gradients are products with its other matrix
+      Instruction layer = of_layer(Op::backward_weight, a, i);
+      const LayerKept& k = kept(a, i);
+      layer.apart = gradients_->scatters_each_microbatch(unit);
+      layer.add = open(unit);
+      layer.inputs = k.inputs;
+      layer.held = k.held;
+      emit(a, layer);
+      saved_numbers_.give_back(k.held);
+      input_numbers_.give_back(k.inputs);
+      kept_.erase({layer.layer, a.microbatch});
+      gradients_->reduce(unit, last_microbatch(a));
+    }
+  }
+
+  bool in_halves() const { return mode_ == Mode::train && plan_.pipeline.in_halves(); }
+  LayerKept& kept(const Action& a, int64_t i) { return kept_[{chunk(a).first_layer + i, a.microbatch}]; }
 
   Instruction of_layer(Op op, const Action& a, int64_t i) const {
     const Chunk& c = chunk(a);
     return {.op = op,
             .layer = as_number(c.first_layer + i),
             .unit = as_number(c.unit(i)),
-            .batch = plan_.layers_need_batch() ? memory(a).slots.of(a.microbatch) : no_slot};
+            .batch = plan_.layers_need_batch() ? memory(a).batches.of(a.microbatch) : no_slot};
   }
 
   const Plan& plan_;
@@ -260,6 +352,8 @@ class Lister {
   Program list_;
   Gradients* gradients_ = nullptr;
   std::set<int32_t> on_its_way_;  // residuals
+  std::map<std::pair<int64_t, int64_t>, LayerKept> kept_;  // by layer of the model, microbatch
+  FreeNumbers saved_numbers_, input_numbers_;
 };
 
 Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& actions, int64_t microbatches) {
@@ -311,7 +405,9 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
     for (const Instruction& i : *program) {
       for (int32_t residual : {i.x, i.y}) raise(needs.residuals, residual);
       raise(needs.host, i.host);
-      raise(needs.saved, i.saved);
+      for (int32_t saved : {i.saved, i.held}) raise(needs.saved, saved);
+      raise(needs.inputs, i.inputs);
+      if (i.apart) needs.apart = std::max(needs.apart, plan.units[static_cast<size_t>(i.unit)].size_beside_products());
       raise(needs.batches, i.batch);
       if (i.op == Op::gather) slot(needs.weights, i);
       if (i.op == Op::send_momentum) raise(needs.rounds_at_once, i.slot);

@@ -5,7 +5,11 @@
 // Instructions name memory by number:
 //   residuals   tensors (R, C) of the compute type: inputs and outputs of layers, their gradients, messages
 //   host        residuals in memory of the host, for what waits there
-//   saved       what a layer keeps of its forward pass for its backward pass (BlockSaved, or its products)
+//   saved       what a layer keeps of its forward pass for its backward pass (BlockSaved, or its products). Where the
+//               backward pass has two halves, the first leaves in other such memory what the second needs of it
+//               (BlockGradients)
+//   inputs      where it has, what products read: from the forward pass, or where that is computed again from then, on
+//               to the second half (BlockSaved::keep_inputs_of)
 //   batches     tokens and targets of a microbatch; where its documents are kept apart, also where they begin, and
 //               where dropout draws from memory, what it draws by; then layers name a batch as well
 //   weight and gradient slots   of sharding.h
@@ -61,6 +65,9 @@ struct Instruction {
     keep_loss,    // batch: the sum of its losses, by itself
     count_loss,   // batch: adds its losses to the sum of the step
     backward,     // x, saved (or none: what was recomputed last); gradient y in place
+    backward_input,   // the same, but for the gradients of what products multiply with, without which it leaves held;
+                      // apart: the others' stay there as well. held none: of a layer that is frozen
+    backward_weight,  // inputs, held: those gradients, of the same microbatch
     embed_backward,  // batch; gradient y is used up
     // The update, from the finished gradients (update.h). Slots are staging buffers for optimizer state.
     norm,       // unit: this rank's share of the square sum of its gradient
@@ -84,12 +91,14 @@ struct Instruction {
   bool add = false;  // scatter, collect: the unit has been scattered before in this step; head, backward: products add
                      // to what gradients hold, and otherwise write them
   bool all = false;  // zero
+  bool apart = false;  // backward_input, backward_weight: what products do not write goes to the unit's gradient in the
+                       // second half, with the rest, since the gradient is scattered with each microbatch
   Channel channel = Channel::forward;  // receive, send
   int32_t microbatch = none;
   int32_t layer = none;  // of the model
   int32_t unit = none, slot = none;
   int32_t round = none;  // of rounds_of()
-  int32_t x = none, y = none, saved = none, batch = none, host = none;
+  int32_t x = none, y = none, saved = none, inputs = none, held = none, batch = none, host = none;
   Interval part{};  // elements of the unit's shard
 
   bool operator==(const Instruction&) const = default;
@@ -116,7 +125,8 @@ struct Needs {
     int64_t numel = 0;
     bool partial = false;  // a scattered sum in f32 waits beside the unit's gradient to be added
   };
-  int64_t residuals = 0, host = 0, saved = 0, batches = 0;
+  int64_t residuals = 0, host = 0, saved = 0, inputs = 0, batches = 0;
+  int64_t apart = 0;  // elements in f32 of gradients that are held apart, beside all that is saved
   std::vector<Slot> weights, gradients;
   int64_t staging = 0, staging_numel = 0;  // buffers for optimizer state, and the elements of each
   int64_t rounds_at_once = 0;              // slots of exchanges

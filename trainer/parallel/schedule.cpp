@@ -63,7 +63,8 @@ class Clock {
     std::fill_n(forward_arrives_.begin(), microbatches_, 0);
   }
 
-  Actions run(int64_t stage) {
+  // By stage.
+  std::vector<Actions> run() {
     for (;;) {
       std::optional<Start> next;
       for (int64_t s = 0; s < shape_.stages; s++)
@@ -71,7 +72,9 @@ class Clock {
       if (!next) break;
       execute(*next);
     }
-    return stages_[static_cast<size_t>(stage)].actions;
+    std::vector<Actions> lists;
+    for (StageState& s : stages_) lists.push_back(only_existing(std::move(s.actions), shape_.microbatches));
+    return lists;
   }
 
  private:
@@ -152,11 +155,127 @@ class Clock {
   std::vector<int64_t> forward_arrives_, backward_arrives_;  // by chunk of the model, then microbatch
 };
 
+// Puts the halves for weights into lists of forwards and backwards, which become halves for inputs: all stages against
+// one clock, on which forwards and halves take one unit each. A stage that would wait for a message does the oldest
+// half for weights that is left; so does one that may not begin a forward, since as many chunks of microbatches hold
+// memory as on the stage of the given lists that has most. What has run in some order of time cannot deadlock.
+class WeightHalves {
+ public:
+  WeightHalves(const PipelineShape& shape, std::vector<Actions> lists)
+      : shape_(shape),
+        given_(std::move(lists)),
+        stages_(given_.size()),
+        forward_arrives_(static_cast<size_t>(shape.stages * shape.virtual_stages * shape.microbatches), never),
+        backward_arrives_(forward_arrives_) {
+    std::fill_n(forward_arrives_.begin(), shape.microbatches, 0);
+    for (const Actions& list : given_) {
+      int64_t alive = 0;
+      for (const Action& a : list) {
+        alive += a.kind == Kind::forward ? 1 : -1;
+        most_held_ = std::max(most_held_, alive);
+      }
+    }
+  }
+
+  std::vector<Actions> run() {
+    for (;;) {
+      std::optional<Start> next;
+      for (size_t s = 0; s < stages_.size(); s++)
+        if (const auto start = next_start(s); start && (!next || start->time < next->time)) next = start;
+      if (!next) break;
+      execute(*next);
+    }
+    std::vector<Actions> lists;
+    for (StageState& s : stages_) lists.push_back(std::move(s.actions));
+    return lists;
+  }
+
+ private:
+  struct StageState {
+    int64_t time = 0;
+    size_t given = 0;      // actions of the given list that were executed
+    size_t weights = 0;    // positions of the given list up to the last half for weights
+    int64_t waiting = 0;   // halves for weights
+    int64_t held = 0;      // chunks of microbatches between their forward and their half for weights
+    Actions actions{};
+  };
+  struct Start {
+    size_t stage;
+    int64_t time;
+    bool weights;
+  };
+
+  int64_t& arrival(Kind kind, int64_t model_chunk, int64_t microbatch) {
+    auto& times = kind == Kind::forward ? forward_arrives_ : backward_arrives_;
+    return times[static_cast<size_t>(model_chunk * shape_.microbatches + microbatch)];
+  }
+  int64_t model_chunk(const Action& a, size_t stage) const {
+    return a.chunk * shape_.stages + static_cast<int64_t>(stage);
+  }
+
+  std::optional<Start> next_start(size_t stage) {
+    const StageState& s = stages_[stage];
+    const Start weights{stage, s.time, true};
+    if (s.given < given_[stage].size()) {
+      const Action& a = given_[stage][s.given];
+      const bool full = a.kind == Kind::forward && s.held == most_held_;
+      const int64_t arrived = arrival(a.kind, model_chunk(a, stage), a.microbatch);
+      if (!full && arrived <= s.time) return Start{stage, s.time, false};
+      if (s.waiting == 0 && arrived != never) return Start{stage, arrived, false};
+    }
+    return s.waiting > 0 ? std::optional(weights) : std::nullopt;
+  }
+
+  void execute(const Start& start) {
+    StageState& s = stages_[start.stage];
+    const Actions& given = given_[start.stage];
+    s.time = start.time + 1;
+    if (start.weights) {
+      while (given[s.weights].kind == Kind::forward) s.weights++;
+      s.actions.push_back({Kind::backward_weight, given[s.weights].microbatch, given[s.weights].chunk});
+      s.weights++;
+      s.waiting--;
+      s.held--;
+      return;
+    }
+    const Action& a = given[s.given++];
+    const int64_t chunk = model_chunk(a, start.stage);
+    if (a.kind == Kind::forward) {
+      s.held++;
+      s.actions.push_back(a);
+      const bool turns = chunk + 1 == shape_.stages * shape_.virtual_stages;
+      arrival(turns ? Kind::backward : Kind::forward, turns ? chunk : chunk + 1, a.microbatch) = s.time;
+    } else {
+      s.waiting++;
+      s.actions.push_back({Kind::backward_input, a.microbatch, a.chunk});
+      if (chunk > 0) arrival(Kind::backward, chunk - 1, a.microbatch) = s.time;
+    }
+  }
+
+  const PipelineShape shape_;
+  const std::vector<Actions> given_;
+  int64_t most_held_ = 0;
+  std::vector<StageState> stages_;
+  std::vector<int64_t> forward_arrives_, backward_arrives_;  // by chunk of the model, then microbatch
+};
+
+std::vector<Actions> all_stages(const PipelineShape& shape) {
+  std::vector<Actions> lists = Clock(shape).run();
+  return shape.in_halves() ? WeightHalves(shape, std::move(lists)).run() : lists;
+}
+
 }  // namespace
 
+// The stages of a pipeline are asked for one after the other, and made together.
 Actions make_schedule(const PipelineShape& shape, int64_t stage) {
   check(shape, stage);
-  return only_existing(Clock(shape).run(stage), shape.microbatches);
+  thread_local std::optional<PipelineShape> made;
+  thread_local std::vector<Actions> lists;
+  if (made != shape) {
+    lists = all_stages(shape);
+    made = shape;
+  }
+  return lists[static_cast<size_t>(stage)];
 }
 
 Actions forward_schedule(const PipelineShape& shape, int64_t stage) {
@@ -164,11 +283,12 @@ Actions forward_schedule(const PipelineShape& shape, int64_t stage) {
   return only_existing(in_groups(Kind::forward, shape, shape.stages), shape.microbatches);
 }
 
-std::vector<int64_t> live_microbatches(const Actions& schedule, int64_t virtual_stages) {
+std::vector<int64_t> live_microbatches(const Actions& schedule, int64_t virtual_stages, bool weights) {
   std::vector<int64_t> live(static_cast<size_t>(virtual_stages), 1), now(live.size(), 0);
   for (const Action& action : schedule) {
     const auto c = static_cast<size_t>(action.chunk);
-    now[c] += action.kind == Kind::forward ? 1 : -1;
+    const bool ends = action.kind != (weights ? Kind::backward_input : Kind::backward_weight);
+    now[c] += action.kind == Kind::forward ? 1 : ends ? -1 : 0;
     live[c] = std::max(live[c], now[c]);
   }
   return live;

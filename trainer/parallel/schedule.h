@@ -3,10 +3,12 @@
 // where it is chunk c / stages.
 //
 // Laws, of every list that make_schedule returns:
-// - Each (microbatch, chunk) has one forward and, later, one backward.
+// - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
+//   half for the gradient of the input and, later, one for those of the weights.
 // - The forwards are in one order and the backwards in another, each the same on all stages, and each chunk takes its
 //   microbatches in ascending order, both ways. So messages between two stages need no tags, and the last backward of
-//   a chunk is that of the last microbatch.
+//   a chunk is that of the last microbatch. Halves for weights are in the order of those for inputs: sums over
+//   microbatches have one order in all schedules.
 // - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
 //   microbatch % live is free when a microbatch's forward comes.
 // - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even where a send
@@ -21,7 +23,7 @@
 namespace megalith {
 
 struct Action {
-  enum class Kind : uint8_t { forward, backward };
+  enum class Kind : uint8_t { forward, backward, backward_input, backward_weight };
   Kind kind;
   int64_t microbatch;
   int64_t chunk = 0;  // of this stage
@@ -36,6 +38,10 @@ struct PipelineShape {
   // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
+
+  // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
+  bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
+  bool operator==(const PipelineShape&) const = default;
 };
 
 // One training step of one stage. One stage alone: F0 B0 F1 B1 ...
@@ -45,13 +51,19 @@ struct PipelineShape {
 // interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
 // gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
 // several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
+// zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
+// backwards, with its chunks; halves for weights fill the time in which a stage would wait. On no stage are more chunks
+// of microbatches between their forward and their half for weights than one_f_one_b has alive on the stage that has
+// most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
 std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
 
-// Evaluation: forwards only, in groups of `stages`, for both kinds the same. Nothing stays alive, and one slot a chunk
+// Evaluation: forwards only, in groups of `stages`, for all kinds the same. Nothing stays alive, and one slot a chunk
 // is enough for any number of microbatches.
 std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
 
-// By chunk: the most microbatches that are between their forward and their backward at once, and at least 1.
-std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages);
+// By chunk: the most microbatches that are between their forward and their backward at once, and at least 1. Of two
+// halves the backward is that for inputs or, with `weights`, that for weights.
+std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages,
+                                       bool weights = false);
 
 }  // namespace megalith

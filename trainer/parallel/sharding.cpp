@@ -206,6 +206,31 @@ UnitTensors Sharding::gradients(size_t unit) const {
   return UnitTensors(std::move(tensors));
 }
 
+UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
+  std::vector<Tensor> tensors;
+  int64_t at = 0;
+  for (const Interval& part : plan_.units[unit].beside_products) {
+    for (const PlacedParam& param : plan_.units[unit].params) {
+      const Interval range = param.range();
+      if (range.begin < part.begin || range.end > part.end) continue;
+      if (tensors.size() <= param.index) tensors.resize(param.index + 1);
+      const int64_t begin = at + range.begin - part.begin;
+      tensors[param.index] = memory.flat(begin, begin + range.size()).view(param.shape);
+    }
+    at += part.size();
+  }
+  return UnitTensors(std::move(tensors));
+}
+
+void Sharding::add_apart(size_t unit, Tensor memory) {
+  const Tensor gradient = whole_gradient(unit);
+  int64_t at = 0;
+  for (const Interval& part : plan_.units[unit].beside_products) {
+    add(runtime_.stream, gradient.flat(part.begin, part.end), memory.flat(at, at + part.size()));
+    at += part.size();
+  }
+}
+
 std::vector<UnitTensors> Sharding::weights(const std::vector<size_t>& units) const {
   std::vector<UnitTensors> all;
   for (const size_t unit : units) all.push_back(weights(unit));

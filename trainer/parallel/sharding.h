@@ -51,6 +51,10 @@ class Sharding {
   // The unit's weights, in the compute dtype, with those of its frozen part, and its gradients, in f32.
   UnitTensors weights(size_t unit) const;
   UnitTensors gradients(size_t unit) const;
+  // Those that products do not write, of one microbatch alone, in `memory` (UnitPlan::size_beside_products, f32); and
+  // adds what is there to the unit's gradients.
+  UnitTensors gradients_apart(size_t unit, Tensor memory) const;
+  void add_apart(size_t unit, Tensor memory);
   std::vector<UnitTensors> weights(const std::vector<size_t>& units) const;
   std::vector<UnitTensors> gradients(const std::vector<size_t>& units) const;
 

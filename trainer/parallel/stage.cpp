@@ -38,13 +38,29 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   Arena& host = runtime.memory.at(MemoryClass::saved, MemoryPlace::host);
   for (int64_t i = 0; i < needs_.host; i++)
     host_.push_back(host.tensor(plan.residual, {plan.pass.rows, plan.model.hidden}));
-  saved_.resize(static_cast<size_t>(needs_.saved));
-  for (BlockSaved& saved : saved_) model_.block(0).allocate(arena, plan.types(), plan.pass, plan.kept, saved);
+  allocate_saved();
   for (int64_t i = 0; i < needs_.batches; i++) {
     batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}, {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
     if (plan.isolates_documents) batches_.back().starts = arena.tensor(DType::i32, {plan.pass.B, plan.pass.T});
     if (plan.draws_from_memory) batches_.back().drawn = arena.tensor(DType::i32, {1 + model_.dropout_sites(), 2});
+  }
+}
+
+void Stage::allocate_saved() {
+  Arena& arena = runtime_.memory[MemoryClass::saved];
+  const Block& block = model_.block(0);
+  const PassTypes types = plan_.types();
+  inputs_.resize(static_cast<size_t>(needs_.inputs));
+  for (BlockSaved& inputs : inputs_) block.allocate_inputs(arena, types, plan_.pass, inputs);
+  const bool in_halves = !inputs_.empty();
+  saved_.resize(static_cast<size_t>(needs_.saved));
+  for (LayerMemory& kept : saved_) {
+    if (in_halves && plan_.kept == Kept::all) kept.saved = inputs_.front();  // has memory, and more of it
+    block.allocate(arena, types, plan_.pass, plan_.kept, kept.saved);
+    if (!in_halves) continue;
+    kept.gradients = block.allocate_gradients(arena, types, plan_.pass, kept.saved);
+    if (needs_.apart > 0) kept.apart = arena.tensor(DType::f32, {needs_.apart});
   }
 }
 
@@ -126,6 +142,8 @@ void Stage::obey(const Instruction& i) {
                             share_of_token());
     case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, share_of_token());
     case Op::backward: return backward(i);
+    case Op::backward_input: return backward_input(i);
+    case Op::backward_weight: return backward_weight(i);
     case Op::embed_backward: return embed_backward(i);
     default: return updater_(i);
   }
@@ -165,7 +183,14 @@ void Stage::embed(const Instruction& i) {
 
 // Returns what the layer keeps, with its input.
 BlockSaved Stage::kept(const Instruction& i) {
-  BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)] : BlockSaved{};
+  BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)].saved : BlockSaved{};
+  if (i.inputs != Instruction::none) {
+    const BlockSaved& inputs = inputs_[static_cast<size_t>(i.inputs)];
+    kept.norm_1.y = inputs.norm_1.y;
+    if (plan_.kept != Kept::products) kept.attention.att = inputs.attention.att;  // else it is kept beside
+    kept.norm_2.y = inputs.norm_2.y;
+    kept.feed_forward.act = inputs.feed_forward.act;
+  }
   kept.x = residual(i.x).tensor;
   return kept;
 }
@@ -186,6 +211,8 @@ void Stage::recompute(const Instruction& i) {
   const Block& block = model_.block(i.layer);
   const BlockSaved& saved = recomputed_.emplace_front(c.scratch, plan_, block, kept(i)).saved;
   const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
+  if (i.saved != Instruction::none && i.inputs != Instruction::none)
+    copy(c.s, inputs_[static_cast<size_t>(i.inputs)].attention.att, saved.attention.att);
   if (i.saved != Instruction::none)
     block.recompute(c, weights, saved);
   else
@@ -226,6 +253,42 @@ void Stage::backward(const Instruction& i) {
                                  i.add);
   if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.pass.first_row);
+}
+
+void Stage::backward_input(const Instruction& i) {
+  const Context c = context(i);
+  const auto unit = static_cast<size_t>(i.unit);
+  const Block& block = model_.block(i.layer);
+  const Tensor gradient = residual(i.y).tensor;
+  const bool recomputed = i.saved == Instruction::none;
+  const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
+  {
+    const auto scope = c.scratch.scope();
+    LayerMemory held;
+    if (i.held != Instruction::none)
+      held = saved_[static_cast<size_t>(i.held)];
+    else
+      held.gradients = block.allocate_gradients(c.scratch, plan_.types(), plan_.pass, {});
+    UnitTensors gradients;
+    if (i.apart) {
+      fill(c.s, held.apart, 0);
+      gradients = sharding_.gradients_apart(unit, held.apart);
+    } else {
+      gradients = sharding_.gradients(unit);
+    }
+    block.backward_input(c, sharding_.weights(unit), saved, gradients, gradient, held.gradients);
+  }
+  if (recomputed) recomputed_.pop_front();
+  show("d " + output_name(i.layer - 1), i, gradient, plan_.pass.first_row);
+}
+
+void Stage::backward_weight(const Instruction& i) {
+  const auto unit = static_cast<size_t>(i.unit);
+  const LayerMemory& held = saved_[static_cast<size_t>(i.held)];
+  if (i.apart) sharding_.add_apart(unit, held.apart);
+  const UnitTensors weights = plan_.model.adapter.rank > 0 ? sharding_.weights(unit) : UnitTensors{};
+  model_.block(i.layer).backward_weight(context(i), weights, inputs_[static_cast<size_t>(i.inputs)],
+                                        sharding_.gradients(unit), held.gradients, i.add);
 }
 
 void Stage::embed_backward(const Instruction& i) {

@@ -97,6 +97,13 @@ class Stage {
     Tensor tensor;
     Pending transfer;  // from it or to it
   };
+  // LayerMemory holds what a layer keeps of its forward pass; in the same memory, where the backward pass has two halves, what
+  // the second needs of the first, with the gradients that are held apart, (elements) f32.
+  struct LayerMemory {
+    BlockSaved saved;
+    BlockGradients gradients;
+    Tensor apart;
+  };
   struct Batch {
     Tensor tokens, targets;  // (N) i32
     Tensor losses;           // (N) f32, where the head is
@@ -122,12 +129,15 @@ class Stage {
   void send(const Instruction& i);
   void load(const Instruction& i);
   void embed(const Instruction& i);
+  void allocate_saved();
   BlockSaved kept(const Instruction& i);
   void forward(const Instruction& i);
   void recompute(const Instruction& i);
   void head(const Instruction& i);
   void head_loss(const Instruction& i);
   void backward(const Instruction& i);
+  void backward_input(const Instruction& i);
+  void backward_weight(const Instruction& i);
   void embed_backward(const Instruction& i);
 
   Residual& residual(int32_t number) { return residuals_[static_cast<size_t>(number)]; }
@@ -147,7 +157,8 @@ class Stage {
   std::unique_ptr<Edge> edge_;
   std::vector<Residual> residuals_;
   std::vector<Tensor> host_;
-  std::vector<BlockSaved> saved_;
+  std::vector<LayerMemory> saved_;
+  std::vector<BlockSaved> inputs_;
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used
   Tensor loss_, losses_;

@@ -33,10 +33,12 @@ double busiest_of(int64_t parts, int64_t threads) {
   return static_cast<double>(blocks(parts, threads) * threads) / static_cast<double>(parts);
 }
 
+bool in_library_tiles(const Cost& cost, const Processor& processor) { return processor.library_tiles && !cost.f32; }
+
 // Returns the same for a product's tiles, of which each idle thread takes the next.
 double busiest_of_tiles(const Cost& cost, const Processor& processor) {
   const int64_t threads = processor.multiprocessors;
-  if (threads == 1 || processor.library_tiles || cost.m * cost.n == 0) return 1;
+  if (threads == 1 || in_library_tiles(cost, processor) || cost.m * cost.n == 0) return 1;
   const cpu::GemmTiles cut(cost.m, cost.n);
   std::vector<int64_t> work(static_cast<size_t>(threads));
   for (int64_t i = 0; i < cut.count(); i++) *std::ranges::min_element(work) += cut[i].rows * cut[i].cols;
@@ -48,7 +50,9 @@ int forks(const Cost& cost, const Processor& processor) {
   if (processor.multiprocessors == 1) return 0;
   const auto large = [](double operations) { return operations >= cpu::fork_threshold ? 1 : 0; };
   const double product = 2.0 * static_cast<double>(cost.m * cost.n * cost.k);
-  const auto shared = [&] { return processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1 ? 1 : 0; };
+  const auto shared = [&] {
+    return in_library_tiles(cost, processor) || cpu::GemmTiles(cost.m, cost.n).count() > 1 ? 1 : 0;
+  };
   switch (cost.kind) {
     case Cost::Kind::gemm:  // a bias is added in the tiles
       return shared() + large(cost.flops - product - static_cast<double>(cost.m * cost.n));
@@ -60,7 +64,7 @@ int forks(const Cost& cost, const Processor& processor) {
 }
 
 double gemm_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
-  const double rate = processor.peak * hardware.calibrated.gemm;
+  const double rate = (cost.f32 ? processor.peak_f32 : processor.peak) * hardware.calibrated.gemm;
   if (hardware.device.kind == DeviceKind::cpu) return cost.flops / rate * busiest_of_tiles(cost, processor);
   double best = 0;
   for (const Tile& tile : tiles)
@@ -119,6 +123,7 @@ Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_
   const bool cpu = device.kind == DeviceKind::cpu;
   const double threads = std::max(1.0, std::round(devices * static_cast<double>(device.multiprocessors)));
   return {.peak = devices * peak * 1e12,
+          .peak_f32 = devices * device.fp32 * 1e12,
           .bandwidth = devices * device.bandwidth * 1e9,
           .multiprocessors = cpu ? static_cast<int64_t>(threads) : device.multiprocessors,
           .library_tiles = cpu && compute == ComputeType::bf16 && device.bf16 > device.fp32};

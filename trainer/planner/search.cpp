@@ -87,7 +87,7 @@ std::vector<Family> families(const Config& asked, const Hardware& hardware, int6
 }
 
 // Returns a lower bound in seconds: GEMMs and attention at the full GEMM rate, with recomputed ones (all of a layer but
-// the last), and the pipeline's bubble.
+// the last), and the pipeline's bubble: with halves of the backward pass a third of it.
 double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const ModelConfig& m = c.model;
   const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
@@ -101,7 +101,8 @@ double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const Processor processor = processor_of(hardware, c.precision.compute, static_cast<int>(c.parallel.ranks_per_node));
   const BatchPlan batch = batch_plan(c, mesh_shape(c, num_ranks), 0);
   const double bubble = static_cast<double>(c.parallel.pipeline_parallel_degree - 1) /
-                        static_cast<double>(batch.num_microbatches() * c.parallel.virtual_stages);
+                        static_cast<double>(batch.num_microbatches() * c.parallel.virtual_stages) /
+                        (c.parallel.pipeline_schedule == PipelineSchedule::zb_h1 ? 3 : 1);
   return flops / (processor.peak * hardware.calibrated.gemm * num_ranks) * (1 + bubble);
 }
 
@@ -109,8 +110,8 @@ bool faster(const Candidate& a, const Candidate& b) {
   const auto order = [](const Candidate& c) {  // total, so that it does not depend on the threads
     const ParallelConfig& p = c.config.parallel;
     return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
-                      p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size,
-                      c.config.memory.activation_checkpointing.kind);
+                      p.pipeline_schedule, p.sharding_strategy, p.sharded_data_parallel_degree,
+                      c.config.batch.microbatch_size, c.config.memory.activation_checkpointing.kind);
   };
   return order(a) < order(b);
 }
@@ -127,9 +128,9 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
     if (found.best.size() > most) found.best.pop_back();
   };
-  // Returns whether the config fits, or is too slow to be tried.
-  const auto try_one = [&](const Config& config) {
-    const double least = least_time(config, hardware, num_ranks);
+  // Returns whether the config fits, or is too slow to be tried, since it takes `least` seconds. Sets what the config
+  // takes without its bubble, if it finds that.
+  const auto try_one = [&](const Config& config, double least, double& without_bubble) {
     bool too_slow = false;
 #pragma omp critical
     {
@@ -150,8 +151,19 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       return false;
     }
     Candidate candidate{config, predict(config, hardware, dry_runs), needed};
+    const Prediction& p = candidate.prediction;
+    without_bubble = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble);
 #pragma omp critical
     keep(std::move(candidate));
+    return true;
+  };
+  // The same of both schedules. The second does all that the first does but wait.
+  const auto try_schedules = [&](Config config) {
+    double least = 0, unused = 0;
+    if (!try_one(config, least_time(config, hardware, num_ranks), least)) return false;
+    if (config.parallel.pipeline_parallel_degree == 1) return true;
+    config.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
+    try_one(config, std::max(least, least_time(config, hardware, num_ranks)), unused);
     return true;
   };
   const auto attempt = [&](const Family& family) {
@@ -161,7 +173,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       for (Kind kind : {Kind::none, Kind::selective, Kind::each}) {  // each slower than the one before
         config.memory.activation_checkpointing = {kind};
         config.memory.offload_activations = asked.memory.offload_activations && kind == Kind::each;
-        fits = fits || (is_valid(config) && try_one(config));
+        fits = fits || (is_valid(config) && try_schedules(config));
       }
       if (fits) continue;
 #pragma omp atomic
@@ -197,13 +209,14 @@ std::string report(const Search& search, const Hardware& hardware) {
                         gib(c.device_bytes) + hardware.device.reserved, layout);
     std::string line;
     const auto add = [&](const std::string& word) {
-      if (!line.empty() && column + line.size() + 2 + word.size() > width) {
+      if (!line.empty() && column + line.size() + 3 + word.size() > width) {
         text += fmt::format("{:{}}{},\n", "", column, line);
         line.clear();
       }
       line += (line.empty() ? "" : ", ") + word;
     };
     add(fmt::format("{} x {}", c.config.batch.microbatch_size, to_string(c.config.memory.activation_checkpointing)));
+    if (p.pipeline_schedule != PipelineSchedule::one_f_one_b) add(to_string(p.pipeline_schedule));
     const Accounts& breakdown = c.prediction.line.breakdowns[c.prediction.slowest];
     for (size_t a = static_cast<size_t>(Account::elementwise); a < num_accounts; a++)
       if (breakdown[a] > 0.01 * c.prediction.seconds)

@@ -65,7 +65,8 @@ class LayerEstimate {
                     Cost::Kind::gemm,
                     m,
                     n,
-                    k};
+                    k,
+                    config_.precision.compute == ComputeType::fp32};
     return op_time(cost, processor_, hardware_);
   }
   // So many products, each with a transfer that can run beside the others; `alone`: of the transfers, so many have

@@ -26,7 +26,9 @@ Part part_of_pass(const Instruction& i, int64_t layers) {
     case Op::keep_loss:
     case Op::count_loss: return {2 + layers, "the head and the loss"};
     case Op::recompute: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
-    case Op::backward: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
     case Op::embed_backward: return {3 + 2 * layers, "the backward pass of the embedding"};
     default: return {1, "the embedding"};
   }

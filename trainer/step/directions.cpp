@@ -145,7 +145,8 @@ void Directions::take_back(const Exchanges& e, const Slot& slot, const Round& ro
            piece_of(from, piece.elements.begin - matrix.local.begin, piece.elements.size()));
 }
 
-// Part t of the tensor axis has the t-th of equal runs of rows or of columns.
+// Part t of the tensor axis has the t-th of equal runs of rows or of columns. Where several ranks have the same rows,
+// they have the same momentum for them, and get the same directions.
 void Directions::join(const Exchanges& e, const Matrix& matrix, size_t m, Tensor whole) {
   const int64_t each = matrix.local.size(), width = matrix.columns / plan_.mesh.tensor;
   int64_t t = 0;
@@ -153,7 +154,7 @@ void Directions::join(const Exchanges& e, const Matrix& matrix, size_t m, Tensor
     if (piece.matrix != m) continue;
     const Tensor part = piece_of(memory_->gathered, piece.at, each);
     if (matrix.split == Split::rows)
-      copy(runtime_.stream, piece_of(whole, t * each, each), part);
+      copy(runtime_.stream, piece_of(whole, t / matrix.holders * each, each), part);
     else
       put_columns(runtime_.stream, whole, part, {t * width, width, matrix.columns});
     t++;
@@ -167,7 +168,7 @@ void Directions::cut(const Exchanges& e, const Matrix& matrix, size_t m, Tensor 
     if (piece.matrix != m) continue;
     const Tensor part = piece_of(memory_->gathered, piece.at, each);
     if (matrix.split == Split::rows)
-      copy(runtime_.stream, part, piece_of(whole, t * each, each));
+      copy(runtime_.stream, part, piece_of(whole, t / matrix.holders * each, each));
     else
       take_columns(runtime_.stream, part, whole, {t * width, width, matrix.columns});
     t++;

@@ -1,5 +1,6 @@
 // Newton-Schulz's iteration on one whole matrix (kernels/muon.h), by the products of linear layers. It works on the
-// Gram matrix of the shorter side, so a matrix and its transpose take the same work.
+// Gram matrix of the shorter side, so a matrix and its transpose take the same work. Symmetric products are computed by
+// panels of their lower half (kernels/transpose.h).
 #pragma once
 
 #include "kernels/base/arena.h"
@@ -22,9 +23,8 @@ class Orthogonalizer {
     return memory.flat(0, rows * columns).view({rows, columns});
   }
 
-  Tensor first_, second_;  // matrices, in turn
+  Tensor first_, second_;  // matrices, in turn; the one that is free has a symmetric product's panels
   Tensor gram_, square_;   // of the shorter side
-  Tensor wide_;            // a Gram matrix in f32, where the type is another
 };
 
 }  // namespace megalith
