@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/elementwise.h"
 #include "kernels/residual.h"
 
 namespace megalith {
@@ -59,12 +58,11 @@ BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, c
   BlockSaved like = over;
   attention_.allocate_product(arena, types.compute, pass, like.attention);
   feed_forward_.allocate(arena, types.compute, pass, Kept::products, like.feed_forward);
-  const Shape rows{pass.branch_rows(), width_};
-  const auto fits = [&](const Tensor& t) { return !t.empty() && t.bytes() >= rows.numel() * size_of(types.compute); };
-  return {
-      .attention = {fits(over.mid) ? Tensor(over.mid.raw(), types.compute, rows) : arena.tensor(types.compute, rows),
-                    like.attention.qkv},
-      .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
+  const Shape rows{pass.rows, width_};
+  return {.attention = {over.mid.empty() ? arena.tensor(types.compute, rows)
+                                         : Tensor(over.mid.raw(), types.compute, rows),
+                        like.attention.qkv},
+          .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
@@ -131,39 +129,31 @@ void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockS
                             const BlockGradients& g, bool add) const {
   {
     const auto scope = c.scratch.scope();
-    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g.feed_forward, c.edge.enter(c.s, c.scratch, a.norm_2.y),
-                                  add);
+    const FeedForward::Gradients here{c.edge.leave_backward(c.s, c.scratch, g.feed_forward.dout), g.feed_forward.dfc};
+    feed_forward_.backward_weight(c, w, dw, a.feed_forward, here, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
   }
   const auto scope = c.scratch.scope();
-  attention_.backward_weight(c, w, dw, a.attention, g.attention, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
+  const Attention::Gradients here{c.edge.leave_backward(c.s, c.scratch, g.attention.dout), g.attention.dqkv};
+  attention_.backward_weight(c, w, dw, a.attention, here, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
 }
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                      const BlockGradients* kept, bool add) const {
   // The gradient of what a branch added, each in its turn; without dropout, in series and in one type it is dy itself,
-  // unless it is kept. Where a branch has more rows than the residual, what is kept is what it is given.
+  // unless it is kept.
   const auto scope = c.scratch.scope();
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const DType compute = a.feed_forward.fc.dtype();
-  const bool in_place = kept && kept->attention.dout.shape() == dy.shape();
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
-  const Tensor shared = in_place ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
-  // What the branch is given of dh, which is kept.
-  const auto leave = [&](const Tensor& dh, const Tensor& memory) {
-    const bool copied = kept && !in_place;
-    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, copied ? Edge::Cut::whole : Edge::Cut::pieces);
-    if (!copied) return dout;
-    copy(c.s, memory, dout.all());
-    return InPieces(memory);
-  };
+  const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
+  const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
 
-  const Tensor dh = in_place ? kept->feed_forward.dout : shared, next = in_place ? kept->attention.dout : shared;
   {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  next = dropout(dmid), or in
      // parallel (dy)
     const auto scope_of_branch = c.scratch.scope();
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty()) residual_backward(c.s, dh, bias, dy, c.dropout_at(feed_forward_site_));
-    InPieces dout = leave(dh, kept ? kept->feed_forward.dout : Tensor{});
+    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
     const FeedForward::Gradients g{dout.rows(), kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
     InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
     const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout));
@@ -180,7 +170,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(enter'(attention'(leave'(next))))
     const auto scope_of_branch = c.scratch.scope();
-    InPieces dout = leave(next, kept ? kept->attention.dout : Tensor{});
+    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, next, Edge::Cut::pieces);
     const Attention::Gradients g{dout.rows(), kept ? kept->attention.dqkv : like(a.attention.qkv)};
     InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
     const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout));

@@ -25,8 +25,9 @@ struct BlockSaved {
   FeedForward::Saved feed_forward;
 };
 
-// BlockGradients holds what the second half of a layer's backward pass needs of the first. In memory, it takes the
-// place of what the first needs of the forward pass.
+// BlockGradients holds what the second half of a layer's backward pass needs of the first; of the gradients of what the
+// branches added, the rows of the residual (R, C), of which the branch is given its own in each half. In memory, it
+// takes the place of what the first half needs of the forward pass.
 struct BlockGradients {
   Attention::Gradients attention;
   FeedForward::Gradients feed_forward;

@@ -1,6 +1,7 @@
 #include "trainer/parallel/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "configs/adapter.h"
@@ -107,13 +108,15 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
   return unit;
 }
 
+// Of each chunk of the model.
+std::vector<int64_t> layers_of_chunks(const Config& config, int64_t stages) {
+  if (!config.parallel.layers_per_stage.empty()) return layers_per_stage(config);
+  return split_layers(stage_costs(config.model, config.batch.sequence_length), stages, config.parallel.virtual_stages);
+}
+
 // The chunks of this rank's stage, without their units.
-std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t stage) {
-  const int64_t virtual_stages = config.parallel.virtual_stages, all = stages * virtual_stages;
-  const std::vector<int64_t> layers =
-      config.parallel.layers_per_stage.empty()
-          ? split_layers(stage_costs(config.model, config.batch.sequence_length), stages, virtual_stages)
-          : layers_per_stage(config);
+std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, int64_t stages, int64_t stage) {
+  const auto all = static_cast<int64_t>(layers.size());
   std::vector<Chunk> chunks;
   int64_t first_layer = 0;
   for (int64_t c = 0; c < all; c++) {
@@ -123,6 +126,32 @@ std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t
     first_layer += count;
   }
   return chunks;
+}
+
+// In FLOPs of a token, by chunk of the model: products, and attention, which takes two products of the forward pass and
+// five of the backward pass. What is recomputed belongs to the first half. The head does all of its work in the forward
+// pass.
+std::vector<ChunkTimes> chunk_times(const Config& config, const std::vector<int64_t>& layers) {
+  const auto flops = [&](int64_t num_layers, int64_t vocab, int64_t context) {
+    ModelConfig model = config.model;
+    model.layers = num_layers;
+    model.vocab = vocab;
+    return model_flops_per_token(model, context, true) / 3;
+  };
+  const int64_t T = config.batch.sequence_length;
+  const double head = 3 * flops(0, config.model.vocab, T), products = flops(1, 0, 0), attention = flops(1, 0, T) - products;
+  const bool again = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
+  std::vector<ChunkTimes> times;
+  for (const int64_t count : layers) {
+    const auto of = [&](double flops_of_layer) {
+      return std::max<int64_t>(1, std::llround(1000 * static_cast<double>(count) * flops_of_layer / products));
+    };
+    times.push_back({.forward = of(products + attention),
+                     .input = of(products + 2.5 * attention + (again ? products + attention : 0)),
+                     .weights = of(products)});
+  }
+  times.back().forward += std::llround(1000 * head / products);
+  return times;
 }
 
 // Two at least, so that the next layer is gathered while one is at work. Layers are of one size; the padding of their
@@ -341,9 +370,11 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                    .active_microbatches = config.parallel.active_microbatches,
                    .kind = config.parallel.pipeline_schedule};
   check_steps_size(plan.pipeline);
+  const std::vector<int64_t> layers = layers_of_chunks(config, plan.pipeline.stages);
+  if (plan.pipeline.in_halves()) plan.pipeline.times = chunk_times(config, layers);
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
-  plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);
+  plan.chunks = chunks_of_stage(layers, plan.mesh.pipeline, stage);
   add_units(plan, config, model);
   offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;

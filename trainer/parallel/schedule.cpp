@@ -156,14 +156,16 @@ class Clock {
 };
 
 // Puts the halves for weights into lists of forwards and backwards, which become halves for inputs: all stages against
-// one clock, on which forwards and halves take one unit each. A stage that would wait for a message does the oldest
-// half for weights that is left; so does one that may not begin a forward, since as many chunks of microbatches hold
-// memory as on the stage of the given lists that has most. What has run in some order of time cannot deadlock.
+// one clock. A stage that would wait for a message does the oldest half for weights that is left, unless the message
+// comes before so many quarters of that have passed; so does one that may not begin a forward, since as many chunks of
+// microbatches hold memory as on the stage of the given lists that has most. What has run in some order of time cannot
+// deadlock.
 class WeightHalves {
  public:
-  WeightHalves(const PipelineShape& shape, std::vector<Actions> lists)
+  WeightHalves(const PipelineShape& shape, const std::vector<Actions>& lists, int64_t quarters)
       : shape_(shape),
-        given_(std::move(lists)),
+        given_(lists),
+        quarters_(quarters),
         stages_(given_.size()),
         forward_arrives_(static_cast<size_t>(shape.stages * shape.virtual_stages * shape.microbatches), never),
         backward_arrives_(forward_arrives_) {
@@ -177,7 +179,11 @@ class WeightHalves {
     }
   }
 
-  std::vector<Actions> run() {
+  struct Result {
+    std::vector<Actions> lists;  // by stage
+    int64_t time = 0;
+  };
+  Result run() {
     for (;;) {
       std::optional<Start> next;
       for (size_t s = 0; s < stages_.size(); s++)
@@ -185,9 +191,12 @@ class WeightHalves {
       if (!next) break;
       execute(*next);
     }
-    std::vector<Actions> lists;
-    for (StageState& s : stages_) lists.push_back(std::move(s.actions));
-    return lists;
+    Result result;
+    for (StageState& s : stages_) {
+      result.lists.push_back(std::move(s.actions));
+      result.time = std::max(result.time, s.time);
+    }
+    return result;
   }
 
  private:
@@ -213,6 +222,19 @@ class WeightHalves {
     return a.chunk * shape_.stages + static_cast<int64_t>(stage);
   }
 
+  ChunkTimes times(const Action& a, size_t stage) const {
+    return shape_.times.empty() ? ChunkTimes{} : shape_.times[static_cast<size_t>(model_chunk(a, stage))];
+  }
+  const Action& oldest_waiting(size_t stage) {
+    size_t& at = stages_[stage].weights;
+    while (given_[stage][at].kind == Kind::forward) at++;
+    return given_[stage][at];
+  }
+
+  bool is_soon(int64_t arrived, size_t stage) {
+    return 4 * (arrived - stages_[stage].time) < quarters_ * times(oldest_waiting(stage), stage).weights;
+  }
+
   std::optional<Start> next_start(size_t stage) {
     const StageState& s = stages_[stage];
     const Start weights{stage, s.time, true};
@@ -221,7 +243,8 @@ class WeightHalves {
       const bool full = a.kind == Kind::forward && s.held == most_held_;
       const int64_t arrived = arrival(a.kind, model_chunk(a, stage), a.microbatch);
       if (!full && arrived <= s.time) return Start{stage, s.time, false};
-      if (s.waiting == 0 && arrived != never) return Start{stage, arrived, false};
+      if (!full && arrived != never && (s.waiting == 0 || is_soon(arrived, stage)))
+        return Start{stage, arrived, false};
     }
     return s.waiting > 0 ? std::optional(weights) : std::nullopt;
   }
@@ -229,10 +252,10 @@ class WeightHalves {
   void execute(const Start& start) {
     StageState& s = stages_[start.stage];
     const Actions& given = given_[start.stage];
-    s.time = start.time + 1;
     if (start.weights) {
-      while (given[s.weights].kind == Kind::forward) s.weights++;
-      s.actions.push_back({Kind::backward_weight, given[s.weights].microbatch, given[s.weights].chunk});
+      const Action& a = oldest_waiting(start.stage);
+      s.time = start.time + times(a, start.stage).weights;
+      s.actions.push_back({Kind::backward_weight, a.microbatch, a.chunk});
       s.weights++;
       s.waiting--;
       s.held--;
@@ -240,6 +263,8 @@ class WeightHalves {
     }
     const Action& a = given[s.given++];
     const int64_t chunk = model_chunk(a, start.stage);
+    const ChunkTimes takes = times(a, start.stage);
+    s.time = start.time + (a.kind == Kind::forward ? takes.forward : takes.input);
     if (a.kind == Kind::forward) {
       s.held++;
       s.actions.push_back(a);
@@ -253,7 +278,8 @@ class WeightHalves {
   }
 
   const PipelineShape shape_;
-  const std::vector<Actions> given_;
+  const std::vector<Actions>& given_;
+  const int64_t quarters_;
   int64_t most_held_ = 0;
   std::vector<StageState> stages_;
   std::vector<int64_t> forward_arrives_, backward_arrives_;  // by chunk of the model, then microbatch
@@ -261,7 +287,12 @@ class WeightHalves {
 
 std::vector<Actions> all_stages(const PipelineShape& shape) {
   std::vector<Actions> lists = Clock(shape).run();
-  return shape.in_halves() ? WeightHalves(shape, std::move(lists)).run() : lists;
+  if (!shape.in_halves()) return lists;
+  std::optional<WeightHalves::Result> best;
+  for (const int64_t quarters : {4, 2, 1, 0})
+    if (WeightHalves::Result result = WeightHalves(shape, lists, quarters).run(); !best || result.time < best->time)
+      best = std::move(result);
+  return best->lists;
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
+// How long the forward pass of a chunk takes, and the halves of its backward pass, in units of any length.
+struct ChunkTimes {
+  int64_t forward = 1, input = 1, weights = 1;
+  bool operator==(const ChunkTimes&) const = default;
+};
+
 struct PipelineShape {
   int64_t stages = 1;
   int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage
@@ -38,6 +44,7 @@ struct PipelineShape {
   // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
+  std::vector<ChunkTimes> times{};  // by chunk of the model; none: all take the same. The halves for weights heed them
 
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
