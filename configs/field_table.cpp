@@ -114,9 +114,10 @@ Table<Config> build_table() {
                   "Ranks that split the stack of layers");
   parallel.number("virtual_stages", &ParallelConfig::virtual_stages, "stages", between(1, 1e4),
                   "Chunks of the stack that each pipeline rank holds, interleaved");
-  parallel.word("pipeline_schedule", &ParallelConfig::pipeline_schedule,
-                "One forward, one backward in turn (interleaved with virtual_stages), all forwards first, or as 1f1b with the "
-                "gradients of weights apart, while a rank would wait");
+  parallel.word(
+      "pipeline_schedule", &ParallelConfig::pipeline_schedule,
+      "One forward, one backward in turn (interleaved with virtual_stages), all forwards first, or as 1f1b with the "
+      "gradients of weights apart, while a rank would wait");
   parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
                   "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
   parallel.word("layers_per_stage", &ParallelConfig::layers_per_stage,

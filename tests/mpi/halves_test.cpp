@@ -48,7 +48,8 @@ std::vector<Case> cases() {
       {"full_shard", 1, 2, full_shard, 2, chunks},
       {"shard_grad_op", 1, 2, shard_grad_op, 0, in_bf16},
       {"shard_optimizer", 1, 2, shard_optimizer, 0, chunks},
-      {"in a narrow reduction", 1, 2, full_shard, 0, [](Config& c) { c.precision.gradient_reduce = StorageType::bf16; }},
+      {"in a narrow reduction", 1, 2, full_shard, 0,
+       [](Config& c) { c.precision.gradient_reduce = StorageType::bf16; }},
       {"tensor", 2, 2, full_shard, 1, chunks},
       {"sequence", 2, 2, full_shard, 0,
        [=](Config& c) {
@@ -86,7 +87,8 @@ std::vector<Case> cases() {
          c.model.adapter.dropout = 0.1;
        }},
       {"documents", 1, 2, shard_grad_op, 0, [](Config& c) { c.data.isolate_documents = true; }},
-      {"frozen in part", 1, 2, full_shard, 0, [](Config& c) { c.train.freeze = "h.0\nh.5.*\nh.2.mlp.*\nwte.weight\n"; }},
+      {"frozen in part", 1, 2, full_shard, 0,
+       [](Config& c) { c.train.freeze = "h.0\nh.5.*\nh.2.mlp.*\nwte.weight\n"; }},
       {"muon", 1, 2, full_shard, 0, [](Config& c) { c.optimizer.algorithm = Algorithm::muon; }},
       {"fp16", 1, 2, shard_optimizer, 0, [](Config& c) { c.precision.compute = ComputeType::fp16; }},
   };
@@ -95,8 +97,7 @@ std::vector<Case> cases() {
 TEST(Halves, GiveTheBitsOfOneForwardOneBackward) {
   size_t ran = 0;
   for (const Case& each : cases()) {
-    std::optional<Config> config =
-        laid_out(deep_model(24), each.tensor, each.pipeline, each.strategy, each.shards);
+    std::optional<Config> config = laid_out(deep_model(24), each.tensor, each.pipeline, each.strategy, each.shards);
     if (!config) continue;
     each.change(*config);
     *config = resolve(*config);
@@ -109,8 +110,7 @@ TEST(Halves, GiveTheBitsOfOneForwardOneBackward) {
       if (s == 0) halves.runtime.stream.trace().keep(TraceLevel::everything);
       const StepScalars same = halves.step(s);
       if (s == 0) {
-        EXPECT_EQ(halves.runtime.stream.trace().events(),
-                  rehearse(*config, halves.plan, TraceLevel::everything).trace);
+        EXPECT_EQ(halves.runtime.stream.trace().events(), rehearse(*config, halves.plan, TraceLevel::everything).trace);
       }
       halves.runtime.stream.trace().keep(TraceLevel::off);
       EXPECT_EQ(same.loss, step.loss) << "step " << s;

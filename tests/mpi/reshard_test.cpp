@@ -35,7 +35,8 @@ const std::vector<Layout> resharded_layouts = {
     {4, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}},
     {6, {"parallel.tensor_parallel_degree=3", "parallel.sequence_parallel=true"}},
     {8,
-     {"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_h1", "parallel.sharded_data_parallel_degree=1"}},
+     {"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_h1",
+      "parallel.sharded_data_parallel_degree=1"}},
     {8, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}}};
 
 Config config_of(const Layout& layout, const std::string& home, const std::string& directory) {

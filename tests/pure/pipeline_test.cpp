@@ -29,8 +29,7 @@ TEST_P(PipelineDrains, WhateverTheSchedule) {
   const int stages = GetParam();
   for (int chunks = 1; chunks <= 4; chunks++)
     for (int64_t microbatches : {1, 2, 3, 4, 5, 8, 13})
-      for (PipelineSchedule kind :
-           {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::zb_h1})
+      for (PipelineSchedule kind : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::zb_h1})
         for (int64_t active : {0, 1, 2, 3}) {
           Config config = small_config();
           config.model.layers = stages * chunks;

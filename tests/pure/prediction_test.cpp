@@ -107,9 +107,17 @@ TEST(Prediction, ShortStepsStandForALongOne) {
   Config config = real_config();
   config.model.layers = 8;
   config.batch.global_batch_size = 256;
-  for (const auto& [pipeline, virtual_stages, kind] : std::vector<std::tuple<int, int, PipelineSchedule>>{
-           {1, 1, one_f_one_b}, {2, 1, one_f_one_b}, {4, 1, one_f_one_b}, {2, 2, one_f_one_b}, {2, 4, one_f_one_b},
-           {4, 2, one_f_one_b}, {2, 1, zb_h1}, {4, 1, zb_h1}, {2, 4, zb_h1}, {4, 2, zb_h1}}) {
+  for (const auto& [pipeline, virtual_stages, kind] :
+       std::vector<std::tuple<int, int, PipelineSchedule>>{{1, 1, one_f_one_b},
+                                                           {2, 1, one_f_one_b},
+                                                           {4, 1, one_f_one_b},
+                                                           {2, 2, one_f_one_b},
+                                                           {2, 4, one_f_one_b},
+                                                           {4, 2, one_f_one_b},
+                                                           {2, 1, zb_h1},
+                                                           {4, 1, zb_h1},
+                                                           {2, 4, zb_h1},
+                                                           {4, 2, zb_h1}}) {
     config.parallel.pipeline_parallel_degree = pipeline;
     config.parallel.virtual_stages = virtual_stages;
     config.parallel.pipeline_schedule = kind;

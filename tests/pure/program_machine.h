@@ -52,7 +52,7 @@ class Machine {
     size_t at = 0;
     std::map<Memory, std::map<int32_t, Place>> memory;
     std::map<int32_t, std::string> saved, inputs, host;  // words
-    std::deque<Recomputed> recomputed;           // the first is used next
+    std::deque<Recomputed> recomputed;                   // the first is used next
     std::map<int32_t, Batch> batches;
     std::set<int64_t> kept, counted;                                     // microbatches whose losses are
     std::map<Channel, std::vector<std::pair<Op, int32_t>>> calls;        // with their units, in order

@@ -59,10 +59,10 @@ BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, c
   attention_.allocate_product(arena, types.compute, pass, like.attention);
   feed_forward_.allocate(arena, types.compute, pass, Kept::products, like.feed_forward);
   const Shape rows{pass.rows, width_};
-  return {.attention = {over.mid.empty() ? arena.tensor(types.compute, rows)
-                                         : Tensor(over.mid.raw(), types.compute, rows),
-                        like.attention.qkv},
-          .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
+  return {
+      .attention = {over.mid.empty() ? arena.tensor(types.compute, rows) : Tensor(over.mid.raw(), types.compute, rows),
+                    like.attention.qkv},
+      .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,

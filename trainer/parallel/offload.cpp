@@ -36,7 +36,8 @@ Uses uses_of(const Program& list, const std::vector<bool>& kept) {
       place.first = in.at(i.x);
       Value& value = uses.values[static_cast<size_t>(place.first)];
       value.last_read = at;
-      if (i.op != Instruction::Op::backward && i.op != Instruction::Op::backward_input) {  // which belongs to the step of the recomputation
+      if (i.op != Instruction::Op::backward &&
+          i.op != Instruction::Op::backward_input) {  // which belongs to the step of the recomputation
         value.steps.push_back(uses.value_of.size());
         uses.begins[at] = uses.value_of.size();
         uses.value_of.push_back(static_cast<size_t>(place.first));

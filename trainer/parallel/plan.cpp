@@ -139,7 +139,8 @@ std::vector<ChunkTimes> chunk_times(const Config& config, const std::vector<int6
     return model_flops_per_token(model, context, true) / 3;
   };
   const int64_t T = config.batch.sequence_length;
-  const double head = 3 * flops(0, config.model.vocab, T), products = flops(1, 0, 0), attention = flops(1, 0, T) - products;
+  const double head = 3 * flops(0, config.model.vocab, T), products = flops(1, 0, 0),
+               attention = flops(1, 0, T) - products;
   const bool again = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
   std::vector<ChunkTimes> times;
   for (const int64_t count : layers) {

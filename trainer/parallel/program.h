@@ -68,7 +68,7 @@ struct Instruction {
     backward_input,   // the same, but for the gradients of what products multiply with, without which it leaves held;
                       // apart: the others' stay there as well. held none: of a layer that is frozen
     backward_weight,  // inputs, held: those gradients, of the same microbatch
-    embed_backward,  // batch; gradient y is used up
+    embed_backward,   // batch; gradient y is used up
     // The update, from the finished gradients (update.h). Slots are staging buffers for optimizer state.
     norm,       // unit: this rank's share of the square sum of its gradient
     sum_norms,  // over all ranks, with the loss

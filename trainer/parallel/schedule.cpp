@@ -202,10 +202,10 @@ class WeightHalves {
  private:
   struct StageState {
     int64_t time = 0;
-    size_t given = 0;      // actions of the given list that were executed
-    size_t weights = 0;    // positions of the given list up to the last half for weights
-    int64_t waiting = 0;   // halves for weights
-    int64_t held = 0;      // chunks of microbatches between their forward and their half for weights
+    size_t given = 0;     // actions of the given list that were executed
+    size_t weights = 0;   // positions of the given list up to the last half for weights
+    int64_t waiting = 0;  // halves for weights
+    int64_t held = 0;     // chunks of microbatches between their forward and their half for weights
     Actions actions{};
   };
   struct Start {
@@ -243,8 +243,7 @@ class WeightHalves {
       const bool full = a.kind == Kind::forward && s.held == most_held_;
       const int64_t arrived = arrival(a.kind, model_chunk(a, stage), a.microbatch);
       if (!full && arrived <= s.time) return Start{stage, s.time, false};
-      if (!full && arrived != never && (s.waiting == 0 || is_soon(arrived, stage)))
-        return Start{stage, arrived, false};
+      if (!full && arrived != never && (s.waiting == 0 || is_soon(arrived, stage))) return Start{stage, arrived, false};
     }
     return s.waiting > 0 ? std::optional(weights) : std::nullopt;
   }

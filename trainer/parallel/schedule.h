@@ -44,7 +44,7 @@ struct PipelineShape {
   // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
-  std::vector<ChunkTimes> times{};  // by chunk of the model; none: all take the same. The halves for weights heed them
+  std::vector<ChunkTimes> times{};  // by chunk of the model, for zb_h1 to heed; none: all take the same
 
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
@@ -59,7 +59,8 @@ struct PipelineShape {
 // gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
 // several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
 // zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
-// backwards, with its chunks; halves for weights fill the time in which a stage would wait. On no stage are more chunks
+// backwards, with its chunks; halves for weights fill the time in which a stage would wait, as `times` have it. On no
+// stage are more chunks
 // of microbatches between their forward and their half for weights than one_f_one_b has alive on the stage that has
 // most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
 std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);

@@ -97,8 +97,8 @@ class Stage {
     Tensor tensor;
     Pending transfer;  // from it or to it
   };
-  // LayerMemory holds what a layer keeps of its forward pass; in the same memory, where the backward pass has two halves, what
-  // the second needs of the first, with the gradients that are held apart, (elements) f32.
+  // LayerMemory holds what a layer keeps of its forward pass; in the same memory, where the backward pass has two
+  // halves, what the second needs of the first, with the gradients that are held apart, (elements) f32.
   struct LayerMemory {
     BlockSaved saved;
     BlockGradients gradients;

@@ -23,8 +23,8 @@ struct Search {
 };
 
 // Chooses degrees, stages, schedule (1f1b or zb_h1), sharding, microbatch size and recomputation; every other key of
-// [parallel] gets its default. Drops layouts that do not fit and, without a dry run, those whose GEMMs and bubble alone take longer than the `most`
-// fastest. config.model.vocab must be set.
+// [parallel] gets its default. Drops layouts that do not fit and, without a dry run, those whose GEMMs and bubble alone
+// take longer than the `most` fastest. config.model.vocab must be set.
 Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most);
 
 // Returns the table that `megalith search` prints.
