@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Holds predicted step times against runs on this machine's CPU.
 
-    bench/own_runs.py [--program MEGALITH] [--rounds N] [--json FILE] [--keep FOLDER]
+    bench/own_runs.py [--program MEGALITH] [--rounds N] [--only PATTERN] [--json FILE] [--keep FOLDER]
 
 `megalith measure` makes a profile of this machine with 1 rank, with 2 and with 4. The quickstart, a GPT-2 of 124M
 parameters and nanoGPT's small CPU recipe then train a few steps on as many ranks in several layouts, all of them in turn,
-several rounds; the fastest quarter of each one's steps is what counts, since what else the machine does only takes time.
+several rounds; the fastest quarter of each one's steps is what counts, since what else the machine does only takes time. Some
+runs also train with Muon.
 What `measure` leaves as guesses is fitted to three of the runs on up to 2 ranks (CALIBRATED), the same numbers for all three
 profiles; all other runs are predicted with them.
 The JSON has `rows`: run, predicted and measured seconds, whether it was calibrated on.
@@ -14,6 +15,7 @@ The JSON has `rows`: run, predicted and measured seconds, whether it was calibra
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +40,10 @@ TENSOR = ["parallel.tensor_parallel_degree=2", "parallel.sharding_strategy=no_sh
 STAGES = ["parallel.pipeline_parallel_degree=2", "parallel.sharding_strategy=no_shard"]
 
 
+MUON = {("quickstart", 1, "plain"), ("quickstart", 2, "plain"), ("quickstart", 2, "sharded"), ("quickstart", 2, "tensor"),
+        ("quickstart", 4, "sharded"), ("124m", 1, "plain"), ("124m", 2, "sharded")}
+
+
 def runs():
     """(name, model, ranks, overrides)"""
     found = []
@@ -50,8 +56,10 @@ def runs():
             micro = 1 if layout == "small" else size
             if model == "124m" and (layout in ("small", "stages", "optimizer") or (ranks, layout) == (4, "plain")):
                 continue  # they take long
-            found.append((f"{model} on {ranks}, {layout}", model, ranks,
-                          overrides + [f"batch.microbatch_size={micro}"]))
+            options = overrides + [f"batch.microbatch_size={micro}"]
+            found.append((f"{model} on {ranks}, {layout}", model, ranks, options))
+            if (model, ranks, layout) in MUON:
+                found.append((f"{model} on {ranks}, {layout}, Muon", model, ranks, options + ["optimizer.algorithm=muon"]))
     return found
 
 
@@ -109,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="a regular expression: names of the runs to predict, beside those calibrated on")
     parser.add_argument("--json")
     parser.add_argument("--keep", help="folder for the runs and the profile; default: they are removed")
     args = parser.parse_args()
@@ -117,20 +126,21 @@ def main():
     folder = args.keep or tempfile.mkdtemp()
     os.makedirs(folder, exist_ok=True)
     try:
-        report(measure(args.program, args.rounds, os.path.abspath(folder)), args.json)
+        chosen = [run for run in runs() if run[0] in CALIBRATED or re.search(args.only, run[0])]
+        report(measure(args.program, chosen, args.rounds, os.path.abspath(folder)), args.json)
     finally:
         if not args.keep:
             shutil.rmtree(folder)
 
 
-def measure(program, rounds, folder):
+def measure(program, chosen, rounds, folder):
     profiles = {ranks: os.path.join(folder, f"this_{ranks}.toml") for ranks in (1, 2, 4)}
     for ranks, profile in profiles.items():
         subprocess.run(mpirun(ranks, program, "measure", "--write", profile), check=True)
     data = prepare(program, folder)
-    folders = {run[0]: os.path.join(folder, run[0].replace(", ", "-").replace(" ", "-")) for run in runs()}
+    folders = {run[0]: os.path.join(folder, run[0].replace(", ", "-").replace(" ", "-")) for run in chosen}
     for number in range(rounds):
-        for run in runs():
+        for run in chosen:
             out = f"{folders[run[0]]}-round-{number}"
             train(program, run, out, profiles[run[2]], data)
             os.makedirs(folders[run[0]], exist_ok=True)
