@@ -15,12 +15,18 @@
 
 namespace megalith::cpu {
 
-bool has_fast_bf16() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto has = [isa](dnnl::cpu_isa wanted) { return (isa & unsigned(wanted)) == unsigned(wanted); };
-  if (has(dnnl::cpu_isa::avx512_core_amx)) return true;
-  return has(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel");
+namespace {
+bool has_isa(dnnl::cpu_isa wanted) {
+  return (unsigned(dnnl::get_effective_cpu_isa()) & unsigned(wanted)) == unsigned(wanted);
 }
+}  // namespace
+
+bool has_fast_bf16() {
+  if (has_isa(dnnl::cpu_isa::avx512_core_amx)) return true;
+  return has_isa(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel");
+}
+
+bool rows_keep_their_bits() { return has_isa(dnnl::cpu_isa::avx512_core); }
 
 // One primitive a shape, for whole matrices and all threads.
 struct Gemm::Primitives {

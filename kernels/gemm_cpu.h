@@ -14,6 +14,10 @@ namespace megalith::cpu {
 // half the rate (measured: 107 and 205 GFLOP/s a core); there, tiles are widened to f32 first.
 bool has_fast_bf16();
 
+// Returns whether a row of a product has the same bits whatever rows are beside it (parallel.tensor_pieces). With
+// AVX-512 it does; with AVX2 the library's order of a sum depends on the number of rows.
+bool rows_keep_their_bits();
+
 // Returns the library's version, "2.6.3".
 std::string gemm_version();
 

@@ -96,6 +96,7 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
 
 // What products that are cut into pieces of rows rely on (parallel.tensor_pieces).
 TEST(Gemm, RowsHaveTheBitsThatTheyHaveAmongMore) {
+  if (!cpu::rows_keep_their_bits()) GTEST_SKIP() << "not without AVX-512";
   for (bool native : {false, true}) {
     if (native && !cpu::Gemm::has_native_bf16()) continue;
     for (const auto& [M, N, K] : {GemmSize{48, 36, 48}, {512, 192, 256}, {520, 400, 300}, {1000, 70, 300}})
