@@ -56,7 +56,8 @@ TEST(ChatTemplate, TextsIdsAndMasksAreThoseOfTransformers) {
     ASSERT_EQ(rows.size(), conversations.size()) << chat.name;
     ChatEncoder encoder(chat, *tokenizer), as_text(chat, *tokenizer, SpecialTexts::text);
     for (size_t i = 0; i < rows.size(); i++) {
-      EXPECT_EQ(render_chat(chat, conversations[i]).text, rows[i].at("text").get<std::string>()) << chat.name << " " << i;
+      EXPECT_EQ(render_chat(chat, conversations[i]).text, rows[i].at("text").get<std::string>())
+          << chat.name << " " << i;
       for (ChatEncoder* by : {&encoder, &as_text}) {
         Ids ids;
         std::vector<uint8_t> counts;

@@ -1,40 +1,21 @@
 // Tokenizers of any tokenizer.json: ids, with and without special tokens, and decoded texts are those of Hugging Face's
-// library on the seven forms of ../shared; small ones show each rule; cuts change nothing.
+// library on the seven forms of ../shared; small ones show each rule.
 #include "data/pipeline_tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "data/bpe_names.h"
 #include "data/special_text.h"
 #include "data/tokenizer_json.h"
-#include "tests/data/scratch.h"
+#include "tests/data/small_tokenizers.h"
 #include "tests/python.h"
 
 namespace megalith {
 namespace {
 
-using Json = nlohmann::json;
-using Ids = std::vector<int32_t>;
-using test::Scratch;
-
-std::string families() { return MEGALITH_SOURCE_DIR "/../shared/tokenizers/families"; }
-
-std::vector<std::string> family_folders() {
-  std::vector<std::string> folders;
-  if (std::filesystem::is_directory(families()))
-    for (const auto& entry : std::filesystem::directory_iterator(families())) folders.push_back(entry.path().string());
-  std::sort(folders.begin(), folders.end());
-  return folders;
-}
-
-Ids plain(const Tokenizer& tokenizer, std::string_view text) {
-  Ids ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
+using namespace small_tokenizers;
 
 Ids with_specials(const Tokenizer& tokenizer, std::string_view text) {
   Ids ids;
@@ -98,65 +79,6 @@ TEST(PipelineTokenizer, RealVocabulariesMakeTheSameIds) {
     tokenizer->encoder()->go_on(std::string_view(text).substr(cut), parts);
     EXPECT_EQ(parts, ids) << folder;
   }
-}
-
-// A byte-level tokenizer: ids 0 to 255 are the bytes, then come "ab", "12", " a", "abc" without a merge, and <end>.
-Json of_bytes() {
-  Json file = Json::parse(R"({"added_tokens": [{"id": 260, "special": true, "content": "<end>"}], "normalizer": null,
-    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}, "post_processor": null,
-    "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {}, "merges": ["a b", "1 2", "Ġ a"]}})");
-  Json& vocab = file["model"]["vocab"];
-  for (int byte = 0; byte < 256; byte++) vocab[name_of_byte(static_cast<char>(byte))] = byte;
-  for (const char* token : {"ab", "12", "Ġa", "abc"}) vocab[token] = vocab.size();
-  return file;
-}
-constexpr int32_t ab = 256, twelve = 257, blank_a = 258, abc = 259, end = 260;
-
-// Llama 2's kind: <unk>, <s>, </s>, the bytes, then characters and what merges make of them.
-Json of_characters() {
-  Json file = Json::parse(R"({"added_tokens": [{"id": 0, "special": true, "content": "<unk>"},
-      {"id": 1, "special": true, "content": "<s>"}, {"id": 2, "special": true, "content": "</s>"}],
-    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
-      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-    "pre_tokenizer": null, "post_processor": null,
-    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-      {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
-      "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2}, "merges": [["▁", "a"], ["a", "b"], ["▁a", "b"], ["▁", "▁"]]}})");
-  Json& vocab = file["model"]["vocab"];
-  for (int byte = 0; byte < 256; byte++) vocab[fmt::format("<0x{:02X}>", byte)] = vocab.size();
-  for (const char* token : {"▁", "a", "b", "é", "▁a", "ab", "▁ab", "▁▁"}) vocab[token] = vocab.size();
-  return file;
-}
-constexpr int32_t first_byte = 3, blank = 259, b_ = 261, e_acute = 262, _a = 263, ab_ = 264, _ab = 265,
-                  two_blanks = 266;
-
-class Small {
- public:
-  explicit Small(const Json& file, const char* end_name = "<end>") {
-    scratch_.write("t/tokenizer.json", file.dump());
-    scratch_.write("t/tokenizer_config.json", Json{{"eos_token", end_name}}.dump());
-    tokenizer_ = load_tokenizer(scratch_.path("t"));
-  }
-  const Tokenizer* operator->() const { return tokenizer_.get(); }
-  const Tokenizer& operator*() const { return *tokenizer_; }
-  std::string path(const std::string& name) const { return scratch_.path(name); }
-
- private:
-  const Scratch scratch_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-};
-
-Json changed(Json file, const char* pointer, const std::string& value) {
-  file[Json::json_pointer(pointer)] = Json::parse(value);
-  return file;
-}
-
-Json token(const char* content, int32_t id, const std::string& flags) {
-  Json made = Json::parse("{" + flags + "}");
-  made["content"] = content;
-  made["id"] = id;
-  return made;
 }
 
 TEST(PipelineTokenizer, TextsAreCutByTheirPattern) {
@@ -337,123 +259,6 @@ TEST(PipelineTokenizer, BlanksAreWrittenByMetaspace) {
       changed(of_characters(), "/decoder", R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})"),
       "</s>");
   EXPECT_EQ(decoded->decode(Ids{_ab, _ab}), "ab ab");
-}
-
-std::string random_text(std::mt19937& random, size_t parts) {
-  static const std::vector<std::string> all = {"ab",
-                                               " ab",
-                                               "a",
-                                               "b",
-                                               " ",
-                                               "  ",
-                                               "      ",
-                                               "\n",
-                                               "\r\n",
-                                               "12",
-                                               "123",
-                                               "1",
-                                               "the",
-                                               "The ",
-                                               "'ll",
-                                               "'",
-                                               "e\xcc\x81",
-                                               "\xcc\xa7",
-                                               "\xc3\xa9",
-                                               "\xe4\xb8\xad",
-                                               "\xe4\xb8\xad\xe6\x96\x87",
-                                               "\xf0\x9f\x98\x80",
-                                               "<s>",
-                                               "</s>",
-                                               "<end>",
-                                               "<|begin_of_text|>",
-                                               "<think>",
-                                               "<|im_end|>",
-                                               "[INST]",
-                                               "▁",
-                                               ".",
-                                               "!?",
-                                               "return",
-                                               "\t",
-                                               "\xe1\x85\xa1",
-                                               "nk>",
-                                               "<thi",
-                                               "_"};
-  std::string text;
-  for (size_t i = 0; i < parts; i++) text += all[random() % all.size()];
-  return text;
-}
-
-// encode(text + more) is encode(text up to the cut) and what follows, whatever `more` is. Returns how often it cut.
-int check_cuts(const Tokenizer& plainly, const std::string& name) {
-  std::mt19937 random(5);
-  int cuts = 0;
-  for (const Tokenizer* tokenizer : {&plainly, plainly.with_specials()})
-    for (int i = 0; i < 150; i++) {
-      const std::string text = random_text(random, 1 + random() % 60);
-      const size_t cut = tokenizer->last_cut(text);
-      cuts += cut > 0;
-      EXPECT_LE(cut, text.size());
-      for (int j = 0; j < 4 && cut > 0; j++) {
-        const std::string all = text + random_text(random, random() % 4);
-        Ids parts = plain(*tokenizer, all.substr(0, cut));
-        tokenizer->encoder()->go_on(all.substr(cut), parts);
-        EXPECT_EQ(parts, plain(*tokenizer, all))
-            << name << ": `" << text << "`, cut at " << cut << ", then `" << all.substr(text.size()) << "`";
-      }
-    }
-  return cuts;
-}
-
-TEST(PipelineTokenizer, CutsChangeNothing) {
-  EXPECT_GT(check_cuts(*Small(of_characters(), "</s>"), "characters"), 150);
-  const char* const bytes_alone = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
-  const auto after = [&](const std::string& step) {
-    return R"({"type": "Sequence", "pretokenizers": [)" + step + ", " + bytes_alone + "]}";
-  };
-  const std::string digits = R"({"type": "Digits", "individual_digits": true})";
-  const std::string words =
-      R"({"type": "Split", "pattern": {"Regex": " ?\\p{L}+|\\s+(?!\\S)|\\s"}, "behavior": "Isolated"})";
-  for (const std::string& pre_tokenizer : {after(words), after(digits + ", " + words), after(words + ", " + digits)}) {
-    Json file = changed(changed(of_bytes(), "/pre_tokenizer", pre_tokenizer), "/normalizer", R"({"type": "NFC"})");
-    file["added_tokens"].push_back(token("<think>", 261, R"("special": false, "normalized": false)"));
-    file["added_tokens"].push_back(token("   ", 262, R"("special": false, "normalized": true)"));
-    EXPECT_GT(check_cuts(*Small(file), pre_tokenizer), 100);
-  }
-  for (const char* scheme : {"first", "always", "never"})
-    for (const bool split : {false, true}) {
-      Json file = changed(of_characters(), "/normalizer", "null");
-      file["pre_tokenizer"] = {
-          {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", split}};
-      EXPECT_GT(check_cuts(*Small(file, "</s>"), scheme), 100);
-    }
-  EXPECT_GT(check_cuts(*Small(changed(of_bytes(), "/pre_tokenizer/add_prefix_space", "true")), "a blank before"), 100);
-  // A later step cuts nothing that may become a match of an earlier one.
-  const Small found(
-      changed(of_bytes(), "/pre_tokenizer",
-              after(R"({"type": "Split", "pattern": {"Regex": "a a a"}, "behavior": "Isolated"}, )" + words)));
-  EXPECT_EQ(plain(*found, "b a a a"), (Ids{'b', ' ', 'a', blank_a, blank_a}));
-  EXPECT_EQ(plain(*found, "b a a"), (Ids{'b', blank_a, blank_a}));
-  EXPECT_EQ(found->last_cut("b a a a12"), 1u) << "the last four bytes may begin <end>";
-  // Tokens that take the blanks around them, and that are looked for in normalized texts, specials among them.
-  for (const char* flags : {R"("lstrip": true, "normalized": false)", R"("rstrip": true, "normalized": false)",
-                            R"("lstrip": true, "rstrip": true, "normalized": true)"}) {
-    Json bytes = of_bytes();
-    bytes["added_tokens"].push_back(token("<think>", 261, std::string(R"("special": true, )") + flags));
-    EXPECT_GT(check_cuts(*Small(bytes), flags), 100);
-    Json characters = of_characters();
-    for (Json& one : characters["added_tokens"]) one["normalized"] = true;
-    characters["added_tokens"].push_back(token("<think>", 267, std::string(R"("special": false, )") + flags));
-    EXPECT_GT(check_cuts(*Small(characters, "</s>"), flags), 100);
-  }
-  // There is no cut where none is known.
-  Json strips = of_bytes();
-  strips["normalizer"] = {{"type", "Strip"}};
-  EXPECT_EQ(check_cuts(*Small(strips), "strips"), 0);
-  Json word = of_bytes();
-  word["added_tokens"].push_back(token("<think>", 261, R"("special": false, "single_word": true)"));
-  EXPECT_EQ(check_cuts(*Small(word), "word"), 0);
-  for (const std::string& folder : family_folders())
-    EXPECT_GT(check_cuts(*load_tokenizer(folder), folder), 100) << folder;
 }
 
 TEST(PipelineTokenizer, IsSavedAsItCame) {

@@ -25,13 +25,13 @@ std::vector<std::string> pieces_of(std::string_view text) {
 }
 
 // The plain twin: the text as a list of characters, the pattern as a list of alternatives.
-struct Character {
+struct ReferenceCharacter {
   std::string bytes;
   CharClass kind;
 };
 
-std::vector<Character> characters_of(const std::string& text) {
-  std::vector<Character> characters;
+std::vector<ReferenceCharacter> characters_of(const std::string& text) {
+  std::vector<ReferenceCharacter> characters;
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<uint8_t>(text[i]);
     const size_t length = lead < 0x80 ? 1 : lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 0;
@@ -51,7 +51,7 @@ std::vector<Character> characters_of(const std::string& text) {
 }
 
 std::vector<std::string> plain_pieces_of(const std::string& text) {
-  const std::vector<Character> all = characters_of(text);
+  const std::vector<ReferenceCharacter> all = characters_of(text);
   const auto run = [&](size_t from, CharClass kind) {
     size_t i = from;
     while (i < all.size() && all[i].kind == kind) i++;
