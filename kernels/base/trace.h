@@ -28,7 +28,7 @@ enum class Transfer : uint8_t {
   connect,  // a group makes its connections
   texts,    // the session brings every rank's text to every rank
   text,     // the session brings rank 0's text to every rank
-  // Of or to some members alone.
+  // These gather from some members, or scatter to some.
   all_gather_of,
   reduce_scatter_to,
 };

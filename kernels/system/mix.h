@@ -1,5 +1,5 @@
-// The finalizer of SplitMix64: every bit of the argument affects every bit of the result. Source: Steele, Lea, Flood, Fast
-// Splittable Pseudorandom Number Generators, OOPSLA 2014.
+// The finalizer of SplitMix64: every bit of the argument affects every bit of the result. Source: Steele, Lea, Flood,
+// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
 #pragma once
 
 #include <cstdint>

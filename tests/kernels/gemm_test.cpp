@@ -94,7 +94,7 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
   }
 }
 
-// What products that are cut into pieces of rows rely on (parallel.tensor_pieces).
+// Products that are cut into pieces of rows (parallel.tensor_pieces) rely on this.
 TEST(Gemm, RowsHaveTheBitsThatTheyHaveAmongMore) {
   if (!cpu::rows_keep_their_bits()) GTEST_SKIP() << "not without AVX-512";
   for (bool native : {false, true}) {

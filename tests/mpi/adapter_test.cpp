@@ -90,16 +90,7 @@ TEST_P(Trained, FollowsOneRankAlone) {
   for (const Config& layout : layouts_of(model())) {
     SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
-    run.runtime.stream.trace().keep(TraceLevel::everything);
-    std::vector<StepScalars> steps{run.step(0)};
-    EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
-        << "what is rehearsed is what is done, call by call";
-    run.runtime.stream.trace().keep(TraceLevel::off);
-    for (int64_t s : {1, 2}) steps.push_back(run.step(s));
-    for (size_t s = 0; s < steps.size(); s++) {
-      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
-      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
-    }
+    follow(run, layout, expected);
     EXPECT_NEAR(run.evaluate(7), evaluated, 1e-5 * evaluated);
     EXPECT_LT(difference(run, weights), 1e-3);
     for (Unit& unit : run.units())

@@ -106,17 +106,7 @@ TEST(KeyValueHeads, OnSeveralRanksFollowOneRankAlone) {
     const int64_t heads = layout.model.kv_heads();
     SCOPED_TRACE(fmt::format("{} heads, {}", heads, described(layout)));
     SmallRun run = on_all_ranks(layout);
-    run.runtime.stream.trace().keep(TraceLevel::everything);
-    std::vector<StepScalars> steps{run.step(0)};
-    EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
-        << "what is rehearsed is what is done, call by call";
-    run.runtime.stream.trace().keep(TraceLevel::off);
-    for (int64_t s : {1, 2}) steps.push_back(run.step(s));
-    for (size_t s = 0; s < steps.size(); s++) {
-      EXPECT_NEAR(steps[s].loss, expected[heads][s].loss, 1e-5 * expected[heads][s].loss) << "step " << s;
-      EXPECT_NEAR(steps[s].grad_norm, expected[heads][s].grad_norm, 1e-4 * expected[heads][s].grad_norm)
-          << "step " << s;
-    }
+    follow(run, layout, expected[heads]);
     EXPECT_NEAR(run.evaluate(5), evaluated[heads], 1e-5 * evaluated[heads]);
     for (const auto& [shard, of_alone, tolerance] :
          {std::tuple(&Unit::master, &weights[heads], 1e-3), std::tuple(&Unit::gradient, &gradients[heads], 1e-4)}) {

@@ -116,16 +116,7 @@ TEST(MuonLayouts, FollowOneRankAlone) {
     for (const Config& layout : muon_layouts(heads)) {
       SCOPED_TRACE(described(layout));
       SmallRun run = on_all_ranks(layout);
-      run.runtime.stream.trace().keep(TraceLevel::everything);
-      std::vector<StepScalars> steps{run.step(0)};
-      EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
-          << "what is rehearsed is what is done, call by call";
-      run.runtime.stream.trace().keep(TraceLevel::off);
-      for (const int64_t s : {1, 2}) steps.push_back(run.step(s));
-      for (size_t s = 0; s < steps.size(); s++) {
-        EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
-        EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
-      }
+      follow(run, layout, expected);
       run.evaluate(7);
       EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
       const DryRun dry = dry_run(layout, session().size());

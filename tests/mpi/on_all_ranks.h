@@ -76,6 +76,20 @@ inline double difference(SmallRun& run, const Values& whole) {
   return worst;
 }
 
+// Makes three steps, each of them with the loss and the norm of `expected`, the first one as it is rehearsed.
+inline void follow(SmallRun& run, const Config& config, const std::vector<StepScalars>& expected) {
+  run.runtime.stream.trace().keep(TraceLevel::everything);
+  for (int64_t s = 0; s < 3; s++) {
+    const StepScalars found = run.step(s), &want = expected[static_cast<size_t>(s)];
+    EXPECT_NEAR(found.loss, want.loss, 1e-5 * want.loss) << "step " << s;
+    EXPECT_NEAR(found.grad_norm, want.grad_norm, 1e-4 * want.grad_norm) << "step " << s;
+    if (s > 0) continue;
+    EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(config, run.plan, TraceLevel::everything).trace)
+        << "what is rehearsed is what is done, call by call";
+    run.runtime.stream.trace().keep(TraceLevel::off);
+  }
+}
+
 // The layout and the batch, for a failure's trace.
 inline std::string described(const Config& c) {
   const ParallelConfig& p = c.parallel;

@@ -74,8 +74,8 @@ TEST(KeyValueHeads, GradientsOfSharedRowsAreSummedOnceAStep) {
       const Step step(config, 4, 3);
       config.model.key_value_heads = 4;
       const Step apart(config, 4, 3);
-      // Each layer sums the rows of a key and a value head, in f32, with the zeros behind them up to the next parameter,
-      // in the weights and in the biases: over some of the ranks, or over all.
+      // Each layer sums the rows of a key and a value head, in f32, with the zeros behind them up to the next
+      // parameter, in the weights and in the biases: over some of the ranks, or over all.
       const int64_t L = 8, D = 3, C = 24, queries = 2 * D, rows = queries + 2 * D;
       const int64_t weights = 4 * L * (round_up(rows * C, 64) - queries * C), biases = 4 * L * (64 - queries);
       EXPECT_EQ(step.calls(Channel::heads, Transfer::all_reduce), heads == 2 ? 2 * L : 0);

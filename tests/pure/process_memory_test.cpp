@@ -42,7 +42,7 @@ TEST(ProcessMemory, SumsKeepWhatTheyTakeAtOnce) {
   EXPECT_EQ(SumsOf().begin(0, sum, 2 * MiB).wait(0).on({.shard = 2}), 4 * MiB) << "and of two ranks";
   for (const Transfer other : {Transfer::all_gather, Transfer::send, Transfer::broadcast, Transfer::all_to_all})
     EXPECT_EQ(SumsOf().begin(0, other, 2 * MiB).wait(0).on(four), 0);
-  // Of the two parts of a scatter the first goes to rank 0, and has all ranks' addends of it.
+  // Rank 0 is sent the first of the two parts of a scatter, by every rank.
   const Transfer part = Transfer::reduce_scatter_to;
   EXPECT_EQ(SumsOf()
                 .begin(0, part, 2 * MiB, Channel::shard, 2)

@@ -26,7 +26,7 @@ class Edge {
  public:
   virtual ~Edge() = default;
 
-  // Whether products that use a result take it in pieces, or all of it at once.
+  // Cut says whether products that use a result take it in pieces, or all of it at once.
   enum class Cut : bool { whole, pieces };
   // Computes rows of a tensor.
   using Product = std::function<void(Interval rows)>;

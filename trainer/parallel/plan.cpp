@@ -108,7 +108,7 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
   return unit;
 }
 
-// Of each chunk of the model.
+// Returns the layers of each chunk of the model.
 std::vector<int64_t> layers_of_chunks(const Config& config, int64_t stages) {
   if (!config.parallel.layers_per_stage.empty()) return layers_per_stage(config);
   return split_layers(stage_costs(config.model, config.batch.sequence_length), stages, config.parallel.virtual_stages);

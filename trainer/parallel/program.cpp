@@ -292,7 +292,7 @@ class Lister {
     return products && filled;
   }
 
-  // What products write waits for backward_weight.
+  // Leaves what products write to backward_weight().
   void backward_input(const Action& a, int64_t i) {
     const size_t unit = chunk(a).unit(i);
     const bool trains = plan_.trains(unit);

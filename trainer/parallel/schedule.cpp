@@ -63,7 +63,7 @@ class Clock {
     std::fill_n(forward_arrives_.begin(), microbatches_, 0);
   }
 
-  // By stage.
+  // Returns the lists, by stage.
   std::vector<Actions> run() {
     for (;;) {
       std::optional<Start> next;

@@ -6,8 +6,8 @@ namespace megalith {
 
 namespace {
 
-// The part of a row group that is here has `held` of `each` rows of memory, from row `local` of it and row `global` of the whole
-// on, as `holders` ranks have it.
+// The part of a row group that is here has `held` of `each` rows of memory, from row `local` of it and row `global` of
+// the whole on, as `holders` ranks have it.
 struct PlacedRows {
   int64_t each, held, local, global;
   int64_t holders = 1;

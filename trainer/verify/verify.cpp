@@ -319,9 +319,9 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   });
   together(session, [&] { session.require_mpi(); });
   check_ranks_agree(config_a, session,
-              {{"--steps", {fmt::format("{}", options.steps), ""}},
-               {"--tolerance", {fmt::format("{}", options.tolerance), ""}},
-               {"--inject", {options.inject, ""}}});
+                    {{"--steps", {fmt::format("{}", options.steps), ""}},
+                     {"--tolerance", {fmt::format("{}", options.tolerance), ""}},
+                     {"--inject", {options.inject, ""}}});
   check_ranks_agree(config_b, session);
   use_threads(session.ranks_on_this_node());
 
