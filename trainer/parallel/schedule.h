@@ -60,9 +60,9 @@ struct PipelineShape {
 // several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
 // zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
 // backwards, with its chunks; halves for weights fill the time in which a stage would wait, as `times` have it. On no
-// stage are more chunks
-// of microbatches between their forward and their half for weights than one_f_one_b has alive on the stage that has
-// most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
+// stage are more chunks of microbatches between their forward and their half for weights than one_f_one_b has alive on
+// the stage that has most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of
+// 3 * (stages - 1).
 std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
 
 // Evaluation: forwards only, in groups of `stages`, for all kinds the same. Nothing stays alive, and one slot a chunk
