@@ -1,6 +1,5 @@
 // A schedule is a list of actions that a stage of the pipeline obeys, and a pure function of the numbers it is made
-// from. The model is cut into stages * virtual_stages chunks of layers; chunk c of the model runs on stage c % stages,
-// where it is chunk c / stages.
+// from. chunk_placement.h says which chunks of the model's layers a stage runs.
 //
 // Laws, of every list that make_schedule returns:
 // - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "trainer/parallel/chunk_placement.h"
 
 namespace megalith {
 
@@ -46,6 +46,7 @@ struct PipelineShape {
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
   std::vector<ChunkTimes> times{};  // by chunk of the model, for zb_h1 to heed; none: all take the same
 
+  ChunkPlacement placement() const { return {stages, virtual_stages, false}; }
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
   bool operator==(const PipelineShape&) const = default;

@@ -1,0 +1,34 @@
+// Which stage of the pipeline runs which part of the model: a pure function of the numbers. The model is cut into
+// stages * virtual_stages chunks of consecutive layers, in its order.
+//
+// In turn: chunk c of the model runs on stage c % stages, so that messages always go to the next stage (the gradients
+// to the one before), and from the last stage to the first.
+// As a V, which has two chunks a stage: chunks go down the stages and, from the last one, back up. The first stage has
+// both ends of the model, messages go in both directions, and none is sent where the V turns.
+#pragma once
+
+#include <cstdint>
+
+namespace megalith {
+
+struct ChunkPlacement {
+  int64_t stages = 1;
+  int64_t virtual_stages = 1;  // chunks of a stage; 2 as a V
+  bool v_shaped = false;
+
+  int64_t num_chunks() const { return stages * virtual_stages; }
+  int64_t stage_of(int64_t model_chunk) const {
+    const int64_t at = model_chunk % stages;
+    return v_shaped && model_chunk >= stages ? stages - 1 - at : at;
+  }
+  // The number in the model of chunk `chunk` of a stage, both counted from 0.
+  int64_t model_chunk(int64_t stage, int64_t chunk) const {
+    return chunk * stages + (v_shaped && chunk == 1 ? stages - 1 - stage : stage);
+  }
+  // Returns whether the chunk's output is the input of another chunk of the same stage.
+  bool turns_after(int64_t model_chunk) const { return v_shaped && model_chunk + 1 == stages; }
+
+  bool operator==(const ChunkPlacement&) const = default;
+};
+
+}  // namespace megalith

@@ -1,0 +1,26 @@
+// What schedules are made of, for make_schedule. Lists are those of all stages, in their order.
+#pragma once
+
+#include <limits>
+
+#include "trainer/parallel/schedule.h"
+
+namespace megalith {
+
+using Actions = std::vector<Action>;
+
+constexpr int64_t never = std::numeric_limits<int64_t>::max();  // on a clock
+
+// Makes the lists of 1f1b or gpipe, of forwards and whole backwards.
+std::vector<Actions> whole_backward_lists(const PipelineShape& shape);
+
+// Puts the halves for weights into lists of forwards and backwards, which become halves for inputs.
+std::vector<Actions> with_weight_halves(const PipelineShape& shape, const std::vector<Actions>& lists);
+
+// A group of microbatches passes one chunk after the other. The last group is filled up with microbatches that do not
+// exist: an order made for full groups stays free of deadlock when they are left out of it, while one made for the
+// incomplete group itself is not (2 stages of 3 chunks, 3 microbatches).
+Actions in_groups(Action::Kind kind, const PipelineShape& shape, int64_t group);
+Actions only_existing(Actions actions, int64_t microbatches);
+
+}  // namespace megalith
