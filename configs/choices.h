@@ -19,7 +19,7 @@ template <>
 inline constexpr auto enum_words<ShardingStrategy> =
     std::array<std::string_view, 4>{"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"};
 template <>
-inline constexpr auto enum_words<PipelineSchedule> = std::array<std::string_view, 3>{"1f1b", "gpipe", "zb_h1"};
+inline constexpr auto enum_words<PipelineSchedule> = std::array<std::string_view, 5>{"1f1b", "gpipe", "zb_h1", "zb_v", "v_half"};
 template <>
 inline constexpr auto enum_words<ComputeType> = std::array<std::string_view, 3>{"bf16", "fp16", "fp32"};
 template <>

@@ -21,7 +21,11 @@
 namespace megalith {
 
 enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_shard };
-enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1 };  // written "1f1b", "gpipe", "zb_h1"
+enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1, zb_v, v_half };  // the first is written "1f1b"
+// Returns whether backward passes have two halves, and whether each rank's two chunks of layers stand as a V: from the
+// first pipeline rank to the last, and back.
+constexpr bool has_halves(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_h1; }
+constexpr bool is_v_shaped(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_v; }
 enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
 enum class ResidualType { compute, fp32 };

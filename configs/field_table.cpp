@@ -116,8 +116,8 @@ Table<Config> build_table() {
                   "Chunks of the stack that each pipeline rank holds, interleaved");
   parallel.word(
       "pipeline_schedule", &ParallelConfig::pipeline_schedule,
-      "One forward, one backward in turn (interleaved with virtual_stages), all forwards first, or as 1f1b with the "
-      "gradients of weights apart, while a rank would wait");
+      "One forward, one backward in turn (interleaved with virtual_stages); all forwards first; zero bubble: gradients "
+      "of weights while a rank would wait, as 1f1b, or with layers as a V, in all of 1f1b's memory or in half");
   parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
                   "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
   parallel.word("layers_per_stage", &ParallelConfig::layers_per_stage,

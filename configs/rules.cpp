@@ -153,6 +153,15 @@ Found check_pipeline(const Config& config) {
   if (chunks > 1 && degree == 1)
     return problem(config, "parallel.virtual_stages",
                    "needs more than one pipeline rank; set 1, or raise parallel.pipeline_parallel_degree");
+  const PipelineSchedule schedule = config.parallel.pipeline_schedule;
+  if (is_v_shaped(schedule) && chunks != 2)
+    return problem(config, "parallel.virtual_stages",
+                   "does not fit parallel.pipeline_schedule = \"{}\", which has two chunks of layers a rank; set 2",
+                   to_string(schedule));
+  if (is_v_shaped(schedule) && config.parallel.active_microbatches > 0)
+    return problem(config, "parallel.active_microbatches",
+                   "has no effect under parallel.pipeline_schedule = \"{}\"; set 0{}", to_string(schedule),
+                   schedule == PipelineSchedule::zb_v ? ", or the schedule \"v_half\", which needs half the memory" : "");
   if (degree * chunks > layers) {
     std::vector<std::string> most;
     if (degree <= layers) most.push_back(fmt::format("{} x {}", degree, layers / degree));

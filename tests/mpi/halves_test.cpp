@@ -1,4 +1,8 @@
-// Schedules whose backward passes have two halves give the bits of 1F1B, on every number of ranks that is a pipeline.
+// Schedules whose backward passes have two halves give the bits of 1F1B, on every number of ranks that is a pipeline;
+// with chunks in turn, and as a V.
+#include <set>
+#include <sstream>
+
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/planner/dry_run.h"
 
@@ -94,8 +98,52 @@ std::vector<Case> cases() {
   };
 }
 
+// Returns the weights of all ranks: of each parameter, by its name, what each tensor rank has of it, as a hash.
+std::set<std::string> weights_of_all(SmallRun& run) {
+  std::string mine;
+  for (const auto& [name, values] : gathered(run, &Unit::master)) {
+    const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    mine += fmt::format("{} of tensor rank {}: {:x}\n", name, run.plan.tensor.rank, std::hash<std::string_view>()(bytes));
+  }
+  std::set<std::string> all;
+  for (const std::string& rank : session().all_gather_text(mine)) {
+    std::istringstream lines(rank);
+    for (std::string line; std::getline(lines, line);) all.insert(line);
+  }
+  return all;
+}
+
+// Three steps and an evaluation, with the memory and the trace that were planned.
+void expect_same(SmallRun& whole, const std::vector<StepScalars>& steps, const Config& config) {
+  SmallRun halves = on_all_ranks(config);
+  for (int64_t s : {0, 1, 2}) {
+    if (s == 0) halves.runtime.stream.trace().keep(TraceLevel::everything);
+    const StepScalars same = halves.step(s);
+    if (s == 0) {
+      EXPECT_EQ(halves.runtime.stream.trace().events(), rehearse(config, halves.plan, TraceLevel::everything).trace);
+    }
+    halves.runtime.stream.trace().keep(TraceLevel::off);
+    EXPECT_EQ(same.loss, steps[static_cast<size_t>(s)].loss) << "step " << s;
+    EXPECT_EQ(same.grad_norm, steps[static_cast<size_t>(s)].grad_norm) << "step " << s;
+  }
+  EXPECT_EQ(weights_of_all(halves), weights_of_all(whole));
+  EXPECT_EQ(halves.evaluate(7), whole.evaluate(7));
+  EXPECT_EQ(halves.runtime.memory.peaks(), halves.rehearsal.memory) << "planned to the byte";
+  const DryRun dry = dry_run(config, session().size());
+  EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
+}
+
+// The same run with its layers as a V, if it has enough of them: one kind for each case.
+std::optional<Config> as_v(Config config, PipelineSchedule kind) {
+  config.parallel.pipeline_schedule = kind;
+  config.parallel.virtual_stages = 2;
+  config.parallel.active_microbatches = 0;
+  if (!config.parallel.layers_per_stage.empty()) config.parallel.layers_per_stage = "1 3 2 2";
+  return is_valid(config) ? std::optional(config) : std::nullopt;
+}
+
 TEST(Halves, GiveTheBitsOfOneForwardOneBackward) {
-  size_t ran = 0;
+  size_t ran = 0, in_v = 0;
   for (const Case& each : cases()) {
     std::optional<Config> config = laid_out(deep_model(24), each.tensor, each.pipeline, each.strategy, each.shards);
     if (!config) continue;
@@ -103,27 +151,19 @@ TEST(Halves, GiveTheBitsOfOneForwardOneBackward) {
     *config = resolve(*config);
     SCOPED_TRACE(each.name + ": " + described(*config));
     SmallRun whole = on_all_ranks(*config);
+    const std::vector<StepScalars> steps{whole.step(0), whole.step(1), whole.step(2)};
+    const PipelineSchedule kind = ran % 2 == 0 ? PipelineSchedule::zb_v : PipelineSchedule::v_half;
     config->parallel.pipeline_schedule = PipelineSchedule::zb_h1;
-    SmallRun halves = on_all_ranks(*config);
-    for (int64_t s : {0, 1, 2}) {
-      const StepScalars step = whole.step(s);
-      if (s == 0) halves.runtime.stream.trace().keep(TraceLevel::everything);
-      const StepScalars same = halves.step(s);
-      if (s == 0) {
-        EXPECT_EQ(halves.runtime.stream.trace().events(), rehearse(*config, halves.plan, TraceLevel::everything).trace);
-      }
-      halves.runtime.stream.trace().keep(TraceLevel::off);
-      EXPECT_EQ(same.loss, step.loss) << "step " << s;
-      EXPECT_EQ(same.grad_norm, step.grad_norm) << "step " << s;
+    expect_same(whole, steps, *config);
+    if (const auto v = as_v(*config, kind)) {
+      SCOPED_TRACE(to_string(kind));
+      expect_same(whole, steps, *v);
+      in_v++;
     }
-    EXPECT_EQ(gathered(halves, &Unit::master), gathered(whole, &Unit::master));
-    EXPECT_EQ(halves.evaluate(7), whole.evaluate(7));
-    EXPECT_EQ(halves.runtime.memory.peaks(), halves.rehearsal.memory) << "planned to the byte";
-    const DryRun dry = dry_run(*config, session().size());
-    EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
     ran++;
   }
   EXPECT_GE(ran, session().size() % 2 == 0 ? 15 : 0);
+  EXPECT_GE(in_v, session().size() % 2 == 0 ? 15 : 0);
 }
 
 }  // namespace

@@ -37,7 +37,9 @@ const std::vector<Layout> resharded_layouts = {
     {8,
      {"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_h1",
       "parallel.sharded_data_parallel_degree=1"}},
-    {8, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}}};
+    {8,
+     {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2", "parallel.virtual_stages=2",
+      "parallel.pipeline_schedule=zb_v"}}};
 
 Config config_of(const Layout& layout, const std::string& home, const std::string& directory) {
   Config config = deep_model(8);

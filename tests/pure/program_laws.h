@@ -48,7 +48,7 @@ struct Move {
   bool optional = false;  // an instruction without a slot moves nothing
 };
 
-enum class Units { none, own, embedding, head };
+enum class Units { none, own, embedding, head, head_gradients };
 enum class Tokens { none, where_layers_need_them, always };
 
 // Where a residual of the instruction's microbatch lies in the model: behind so many layers, or its gradient.
@@ -108,7 +108,7 @@ inline std::map<Op, Law> math_laws() {
       {Op::embed, {.tokens = always, .weights = embedding, .new_y = V::embedding}},
       {Op::forward, {.tokens = layers, .weights = own, .x = V::input, .new_y = V::output}},
       {Op::recompute, {.tokens = layers, .weights = own, .x = V::input, .new_y = V::output}},
-      {Op::head, {.tokens = always, .weights = head, .x = V::last, .new_y = V::d_last, .gradients = head}},
+      {Op::head, {.tokens = always, .weights = head, .x = V::last, .new_y = V::d_last, .gradients = head_gradients}},
       {Op::head_loss, {.tokens = always, .weights = head, .x = V::last}},
       {Op::head_logits, {.weights = head, .x = V::last}},
       {Op::keep_loss, {.tokens = always}},

@@ -23,7 +23,7 @@ namespace program_layouts {
 using Change = std::function<void(Config&)>;
 using What = ActivationCheckpointing::Kind;
 constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe,
-               zb_h1 = PipelineSchedule::zb_h1;
+               zb_h1 = PipelineSchedule::zb_h1, zb_v = PipelineSchedule::zb_v, v_half = PipelineSchedule::v_half;
 
 inline Change pipeline(int64_t stages, int64_t virtual_stages, PipelineSchedule kind, int64_t active) {
   return [=](Config& c) {
@@ -267,12 +267,59 @@ inline std::vector<Layout> layouts_in_halves() {
   };
 }
 
+// Those whose chunks stand as a V.
+inline std::vector<Layout> layouts_in_v() {
+  const Change two = pipeline(2, 2, zb_v, 0), three = pipeline(3, 2, v_half, 0);
+  const auto and_sharded = [](const Change& change, ShardingStrategy strategy) {
+    return [=](Config& c) {
+      change(c);
+      sharded(strategy, 2)(c);
+    };
+  };
+  return {
+      {"v", 2, two},
+      {"v_of_three", 3, pipeline(3, 2, zb_v, 0)},
+      {"v_in_half", 3, three},
+      {"v_full_shard", 4, and_sharded(two, ShardingStrategy::full_shard)},
+      {"v_shard_optimizer_in_copies", 8, in_bf16(and_sharded(two, ShardingStrategy::shard_optimizer))},
+      {"v_each_offloaded", 3,
+       [=](Config& c) {
+         three(c);
+         recompute({What::each}, 1)(c);
+       }},
+      {"v_of_groups", 2,
+       [=](Config& c) {
+         two(c);
+         recompute({What::group, 2}, 1)(c);
+       }},
+      {"v_with_frozen_embeddings", 2, frozen("embeddings", two)},
+      {"v_with_ends_of_its_own", 2,
+       [=](Config& c) {
+         two(c);
+         c.model.tied_head = false;
+       }},
+      {"v_by_muon_on_the_host", 2, by_muon([=](Config& c) {
+         two(c);
+         c.memory.offload_optimizer = 1;
+       })},
+      {"v_of_everything", 8,
+       [=](Config& c) {
+         two(c);
+         c.parallel.tensor_parallel_degree = 2;
+         c.parallel.sequence_parallel = true;
+         c.data.isolate_documents = true;
+         c.memory.activation_checkpointing.kind = What::selective;
+       }},
+  };
+}
+
 inline std::vector<Layout> layouts() {
   std::vector<Layout> all = layouts_of_memory();
   for (const Layout& layout : layouts_of_axes()) all.push_back(layout);
   for (const Layout& layout : layouts_of_what_is_trained()) all.push_back(layout);
   for (const Layout& layout : layouts_of_muon()) all.push_back(layout);
   for (const Layout& layout : layouts_in_halves()) all.push_back(layout);
+  for (const Layout& layout : layouts_in_v()) all.push_back(layout);
   return all;
 }
 

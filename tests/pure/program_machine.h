@@ -76,8 +76,9 @@ class Machine {
       return fmt::format("{}h.{} of {}", gradient ? "d " : "", layer, i.microbatch);
     }
     std::vector<size_t> units(Units which) const {
-      if (which == Units::embedding) return {plan.embedding.begin(), plan.embedding.end()};
-      if (which == Units::head) return {plan.head.begin(), plan.head.end()};
+      if (which == Units::embedding) return plan.embedding;
+      if (which == Units::head) return plan.head;
+      if (which == Units::head_gradients) return plan.head_gradients;
       if (which == Units::own) return {static_cast<size_t>(i.unit)};
       return {};
     }
@@ -121,7 +122,7 @@ class Machine {
     bool adds = false;
     for (const size_t u : t.units(law.gradients)) {
       if (!t.plan.trains(u)) continue;
-      const bool products = t.plan.units[u].multiplies && t.i.op != Op::embed_backward;
+      const bool products = t.plan.unit(u).multiplies && t.i.op != Op::embed_backward;
       adds = adds || products;
       t.rank.units.add(t.plan, u, t.i.microbatch, products ? std::optional(t.i.add) : std::nullopt,
                        t.rank.memory[Memory::gradients]);
@@ -215,13 +216,13 @@ class Machine {
   }
 
   std::deque<std::string>& mail(const Turn& t, Channel channel) {
-    return t.rank.mail[{neighbour(t.r, channel == Channel::forward ? -1 : 1), channel}];
+    return t.rank.mail[{neighbour(t.r, -direction_of(channel)), channel}];
   }
   void transfer(const Turn& t, Place& y) {
     switch (t.i.op) {
       case Op::receive: y.message = t.i.channel; return;
       case Op::send:
-        ranks_[neighbour(t.r, t.i.channel == Channel::forward ? 1 : -1)].mail[{t.r, t.i.channel}].push_back(y.word);
+        ranks_[neighbour(t.r, direction_of(t.i.channel))].mail[{t.r, t.i.channel}].push_back(y.word);
         return;
       case Op::await_transfer:
         y.host = Instruction::none;

@@ -48,6 +48,34 @@ TEST(Schedule, HalvesLeaveAThirdOfTheBubble) {
   });
 }
 
+// In a V the memory does not grow with the stages' distance from the end, and the bubble is a sixth of 1F1B's.
+TEST(Schedule, VsAreCompleteInOrderAndHoldWhatTheySay) {
+  for (int64_t p : {2, 3, 4, 5, 8, 11, 16})
+    for (int64_t m : std::set<int64_t>{0, 1, p - 1, p + 1, 2 * p, 4 * p})
+      for (PipelineSchedule kind : {zb_v, v_half}) {
+        const PipelineShape shape{.stages = p, .virtual_stages = 2, .microbatches = m, .kind = kind};
+        Simulator s = simulator(shape, all_stages(shape));
+        ASSERT_EQ(s.run(), "") << words(shape);
+        EXPECT_LE(s.most_held(), kind == zb_v ? 2 * p : p + 2) << words(shape);
+        const int64_t waits = s.makespan() - 6 * m;
+        if (m < 2 * p) continue;
+        EXPECT_LE(waits, kind == zb_v ? p - 1 : 3 * (p - 1)) << words(shape) << ": of 6 * (p - 1)";
+      }
+}
+
+TEST(Schedule, VsEvaluateWithOneSlotAChunk) {
+  for (int64_t p : {2, 3, 4, 5, 8, 11, 16})
+    for (int64_t m : std::set<int64_t>{0, 1, p - 1, p + 1, 4 * p}) {
+      const PipelineShape shape{.stages = p, .virtual_stages = 2, .microbatches = m, .kind = zb_v};
+      std::vector<Actions> lists;
+      for (int64_t s = 0; s < p; s++) lists.push_back(forward_schedule(shape, s));
+      const std::vector<std::vector<int64_t>> slots(size_t(p), {1, 1});
+      Simulator s(shape, lists, slots, false);
+      ASSERT_EQ(s.run(), "") << words(shape);
+      EXPECT_LE(s.makespan(), 2 * m + 2 * p) << "stages work at the same time";
+    }
+}
+
 // Chunks that take any time: the lists are as complete, and hold no more.
 TEST(Schedule, HalvesHeedTimes) {
   uint64_t state = 1;
@@ -59,6 +87,13 @@ TEST(Schedule, HalvesHeedTimes) {
     ASSERT_EQ(s.run(), "") << words(timed);
     ASSERT_EQ(w.run(), "") << words(whole);
     ASSERT_LE(s.most_held(), w.most_held()) << words(timed);
+    for (PipelineSchedule kind : {zb_v, v_half}) {
+      if (v != 2) continue;
+      timed.kind = kind;
+      Simulator shaped = simulator(timed, all_stages(timed));
+      ASSERT_EQ(shaped.run(), "") << words(timed);
+      ASSERT_LE(shaped.most_held(), kind == zb_v ? 2 * p : p + 2) << words(timed);
+    }
   });
   // The head makes the last stage late: others do more halves for weights before they wait for it.
   PipelineShape shape{.stages = 4, .microbatches = 8, .kind = zb_h1};

@@ -43,7 +43,8 @@ class Simulator {
  public:
   Simulator(const PipelineShape& shape, std::vector<Actions> lists, std::vector<std::vector<int64_t>> slots,
             bool training = true)
-      : p_(static_cast<size_t>(shape.stages)),
+      : placement_(shape.placement()),
+        p_(static_cast<size_t>(shape.stages)),
         v_(static_cast<size_t>(shape.virtual_stages)),
         m_(shape.microbatches),
         active_(shape.active_microbatches),
@@ -101,7 +102,7 @@ class Simulator {
     int64_t time = 0, alive = 0, most_alive = 0, held = 0, most_held = 0;
     std::vector<ChunkState> chunks;
     std::deque<std::pair<int64_t, int64_t>> waiting{};  // microbatch and chunk of halves for weights
-    Channel out[2];                                     // forward to the next stage, backward to the one before
+    Channel out[4];  // forwards and backwards; those of a V's second chunks
   };
   static bool earlier(const StageState& a, const StageState& b) { return a.time < b.time; }
 
@@ -110,7 +111,10 @@ class Simulator {
     if (s.next == lists_[stage].size()) return false;
     const Action& a = lists_[stage][s.next];
     const bool forward = a.kind == Action::Kind::forward;
-    const size_t chunk = static_cast<size_t>(a.chunk) * p_ + stage, last = p_ * v_ - 1;
+    const auto chunk = static_cast<size_t>(placement_.model_chunk(static_cast<int64_t>(stage), a.chunk));
+    const size_t last = p_ * v_ - 1, channel = (forward ? 0 : 1) + (placement_.v_shaped && a.chunk == 1 ? 2 : 0);
+    const auto turns_after = [&](size_t c) { return placement_.turns_after(static_cast<int64_t>(c)); };
+    const bool turned = forward ? turns_after(chunk - 1) : turns_after(chunk);
     const auto wrong = [&](const std::string& what) {
       finding_ = fmt::format("stage {}, action {} ({}): {}", stage, s.next, words(a), what);
       return false;
@@ -135,8 +139,12 @@ class Simulator {
     }
 
     int64_t start = s.time;
-    if (chunk != (forward ? 0 : last)) {
-      Channel& in = stages_[(stage + (forward ? p_ - 1 : 1)) % p_].out[forward ? 0 : 1];
+    if (turned) {
+      const ChunkState& before = s.chunks[forward ? 0 : 1];
+      if ((forward ? before.forwards : before.backwards) <= a.microbatch) return wrong("before the V has turned");
+    } else if (chunk != (forward ? 0 : last)) {
+      const auto from = placement_.stage_of(static_cast<int64_t>(forward ? chunk - 1 : chunk + 1));
+      Channel& in = stages_[static_cast<size_t>(from)].out[channel];
       if (!s.posted) {
         in.posted++;
         s.posted = true;
@@ -164,8 +172,8 @@ class Simulator {
     if (training_) count_alive(s);
     if (training_ && active_ > 0 && s.alive > active_) return wrong(fmt::format("{} alive", s.alive));
 
-    if (chunk != (forward ? last : 0)) {
-      Channel& out = s.out[forward ? 0 : 1];
+    if (chunk != (forward ? last : 0) && !(forward ? turns_after(chunk) : turns_after(chunk - 1))) {
+      Channel& out = s.out[channel];
       slot.sends.push_back({&out, out.sent.size()});
       out.sent.push_back({a.microbatch, forward ? chunk + 1 : chunk - 1, s.time});
     }
@@ -195,6 +203,7 @@ class Simulator {
     }
   }
 
+  const ChunkPlacement placement_;
   const size_t p_, v_;
   const int64_t m_, active_;
   const bool training_, halves_;

@@ -48,6 +48,8 @@ class UnitMachine {
         awaited_ = summed_;
         return;
       case Op::sum_tied:
+        expect(!plan.splits_tied() || is_complete(plan, plan.head_share(), own_[as_number(plan.tied)].microbatches.size()),
+               "the head's share of the tied table is not finished");
         return expect(!summing_ && !std::exchange(tied_, true), "the tied table is summed too early or twice");
       default: return update(plan, i);
     }
@@ -61,7 +63,7 @@ class UnitMachine {
     };
     const auto slot = std::find_if(gradients.begin(), gradients.end(), takes);
     const bool whole = plan.mesh.shard == 1, found = whole ? own_.contains(u) : slot != gradients.end();
-    expect(found, plan.units[unit].name + " has no gradient to add to");
+    expect(found, plan.unit(unit).name + " has no gradient to add to");
     Place& place = whole ? own_[u] : slot->second;
     const bool unwritten = std::exchange(place.state, state::there) == state::unwritten;
     expect(products || !unwritten, "added to what was not zeroed");
@@ -104,18 +106,20 @@ class UnitMachine {
   }
   // True once all microbatches and all ranks are in the unit's gradient.
   bool is_finished(const Plan& plan, size_t u, int64_t microbatches) const {
-    const auto unit = static_cast<int32_t>(u);
-    const auto own = own_.find(unit);
-    return own != own_.end() && static_cast<int64_t>(own->second.microbatches.size()) == microbatches && !summing_ &&
-           summed_.contains(unit) == (plan.mesh.data > 1) &&
-           tensor_summed_.contains(unit) == is_shared_by_tensor_ranks(plan.units[u]) &&
-           (u != plan.tied || tied_ == plan.sums_tied());
+    return is_complete(plan, u, static_cast<size_t>(microbatches)) && (u != plan.tied || tied_ == plan.sums_tied());
   }
   bool is_summing() const { return summing_; }
 
  private:
   static bool scatters_each_microbatch(const Plan& plan, size_t unit) {
-    return plan.mesh.shard > 1 && !plan.units[unit].reduce_once;
+    return plan.mesh.shard > 1 && !plan.unit(unit).reduce_once;
+  }
+  bool is_complete(const Plan& plan, size_t u, size_t microbatches) const {
+    const auto unit = static_cast<int32_t>(u);
+    const auto own = own_.find(unit);
+    return own != own_.end() && own->second.microbatches.size() == microbatches && !summing_ &&
+           summed_.contains(unit) == (plan.mesh.data > 1) &&
+           tensor_summed_.contains(unit) == is_shared_by_tensor_ranks(plan.unit(u));
   }
   static bool is_shared_by_tensor_ranks(const UnitPlan& unit) { return !unit.partial_here().empty(); }
 

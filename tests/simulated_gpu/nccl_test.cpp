@@ -94,7 +94,7 @@ TEST_F(Nccl, MessagesOfAPipelineThatWaitLeaveTheGpuToOthers) {
     const auto world = nccl.world(), part = world->split(name_of(channel), static_cast<int>(channel), 0, 0);
     return faults_->max_ctas.load();
   };
-  for (Channel channel : {Channel::forward, Channel::backward, Channel::world}) {
+  for (Channel channel : {Channel::forward, Channel::backward_return, Channel::world}) {
     EXPECT_EQ(blocks(channel, 0), 4) << name_of(channel);
     EXPECT_EQ(blocks(channel, 2), 2) << name_of(channel);
     EXPECT_EQ(blocks(channel, 8), 8) << name_of(channel);

@@ -19,6 +19,8 @@ const char* name_of(Channel channel) {
     case Channel::data: return "data";
     case Channel::forward: return "pipeline forward";
     case Channel::backward: return "pipeline backward";
+    case Channel::forward_return: return "pipeline forward, returning";
+    case Channel::backward_return: return "pipeline backward, returning";
     case Channel::host: return "host";
     default: return "world";
   }
@@ -63,6 +65,8 @@ MeshShape::Position MeshShape::position(int rank, Channel channel) const {
     case Channel::data: return on_axis(Axis::data);
     case Channel::forward:
     case Channel::backward: return on_axis(Axis::pipeline);
+    case Channel::forward_return:
+    case Channel::backward_return: return v_shaped ? on_axis(Axis::pipeline) : Position{rank, 0, 1};
     case Channel::world: return {0, rank, size()};
     case Channel::host: return {rank, 0, 1};
     default: break;

@@ -28,22 +28,31 @@ enum class Channel : uint8_t {
   between_nodes,  // the ranks of a shard group with one index in their node; one rank where it does not span nodes
   in_node,        // the ranks of a shard group on one node
   data,
-  forward,   // activations along the pipeline axis
-  backward,  // their gradients
+  forward,          // activations along the pipeline axis
+  backward,         // their gradients
+  forward_return,   // activations on the way back up a V of stages
+  backward_return,  // their gradients, which go down
   world,
   host = host_channel,  // the rank's own copies between device and host
 };
-constexpr int num_channels = 9;  // without host
-constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,        Channel::heads,    Channel::shard,
-                                                         Channel::between_nodes, Channel::in_node,  Channel::data,
-                                                         Channel::forward,       Channel::backward, Channel::world};
+constexpr int num_channels = 11;  // without host
+constexpr std::array<Channel, num_channels> all_channels{
+    Channel::tensor,  Channel::heads,    Channel::shard,          Channel::between_nodes,   Channel::in_node, Channel::data,
+    Channel::forward, Channel::backward, Channel::forward_return, Channel::backward_return, Channel::world};
 const char* name_of(Channel channel);
+// Returns where messages of a pipeline's channel go: to the next stage (1) or the one before (-1), around the ring of
+// stages; 0 for other channels.
+constexpr int direction_of(Channel channel) {
+  if (channel == Channel::forward || channel == Channel::backward_return) return 1;
+  return channel == Channel::backward || channel == Channel::forward_return ? -1 : 0;
+}
 
 struct MeshShape {
   int tensor = 1, shard = 1, data = 1, pipeline = 1;
   std::array<Axis, 4> placement = all_axes;  // innermost first
   int ranks_per_node = 0;                    // 0: all on one
   int head_holders = 1;  // so many neighbours on the tensor axis, some of its ranks but not all, hold a key-value head
+  bool v_shaped = false;  // the pipeline is a V: its chunks have messages in both directions
 
   int size() const { return tensor * shard * data * pipeline; }
   int extent(Axis axis) const;

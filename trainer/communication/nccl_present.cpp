@@ -26,9 +26,7 @@ ncclDataType_t nccl_type(DType type) {
 ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : ncclMax; }
 size_t count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
 
-bool is_pipeline(int channel) {
-  return channel == static_cast<int>(Channel::forward) || channel == static_cast<int>(Channel::backward);
-}
+bool is_pipeline(int channel) { return direction_of(static_cast<Channel>(channel)) != 0; }
 
 // A message holds its thread blocks while it waits for its peer, and with NVLink NCCL gives one up to 32. Four carry
 // 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), more than a 400 Gbit/s adapter. The world
@@ -133,7 +131,7 @@ class NcclCommunicator : public Communicator {
       : Communicator(std::move(name), channel, rank_in(shared->library, comm), size_of(shared->library, comm)),
         shared_(std::move(shared)),
         on_compute_(channel == static_cast<int>(Channel::tensor)),
-        forward_(channel == static_cast<int>(Channel::forward)),
+        forward_(direction_of(static_cast<Channel>(channel)) > 0),
         pipeline_(is_pipeline(channel)) {
     const int32_t zero = 0;
     add_comm(comm);

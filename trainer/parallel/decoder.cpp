@@ -120,7 +120,7 @@ void Decoder::obey(const Context& c, const Instruction& i, const Pass& pass) {
   const int64_t N = c.pass.rows;
   const auto neighbour = [&](int step) {
     const Communicator& line = runtime_.mesh.channel(i.channel);
-    return (line.rank() + line.size() + step) % line.size();
+    return (line.rank() + line.size() + step * direction_of(i.channel)) % line.size();
   };
   switch (i.op) {
     case Op::gather: return sharding_.gather(static_cast<size_t>(i.unit), static_cast<size_t>(i.slot));
@@ -162,7 +162,7 @@ void Decoder::forward(const Context& c, const Instruction& i, bool fresh) {
 int Decoder::first_with_logits() const {
   const MeshShape& mesh = plan_.mesh;
   int rank = 0;
-  while (mesh.coordinate(rank, Axis::pipeline) + 1 < mesh.pipeline) rank++;
+  while (!mesh.v_shaped && mesh.coordinate(rank, Axis::pipeline) + 1 < mesh.pipeline) rank++;
   return rank;
 }
 

@@ -47,10 +47,10 @@ class Decoder {
   // Then the logits are those after the last of them, one row.
   void extend(int64_t place, int64_t position, std::span<const int32_t> tokens);
 
-  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank of the last stage, and
+  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank of the stage with the head, and
   // nothing on others; the host waits for them. In the dry world nothing is written.
   void read_logits(std::vector<float>& logits);
-  // The first rank that has logits: rank 0 where there is one stage.
+  // The first rank that has logits: rank 0 where there is one stage, or a V.
   int first_with_logits() const;
 
   // Collective: a rank's tokens on all ranks.

@@ -5,11 +5,11 @@
 
 namespace megalith {
 
-Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.units.size(), none) {
+Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.num_gradients(), none) {
   int32_t sharing = 0;
-  for (size_t u = 0; u < plan.units.size(); u++) {
-    if (plan.units[u].frozen) continue;
-    if (plan.units[u].reduce_once || !plan.is_layer(u)) {
+  for (size_t u = 0; u < own_.size(); u++) {
+    if (!plan.trains(u)) continue;
+    if (plan.unit(u).reduce_once || !plan.is_layer(u)) {
       own_[u] = as_number(slots_.size());
       slots_.emplace_back();
     } else {
@@ -19,8 +19,13 @@ Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list)
   next_ = first_shared_ = slots_.size();
   slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
   if (!sharded())
-    for (size_t u = 0; u < plan.units.size(); u++)  // where the head is, it comes before the embedding
-      if (plan.trains(u)) zero(u, none, plan.units[u].multiplies && (plan.is_layer(u) || plan.chunks.back().last));
+    for (size_t u = 0; u < own_.size(); u++)
+      if (plan.trains(u)) zero(u, none, plan.unit(u).multiplies && (plan.is_layer(u) || is_of_head(u)));
+}
+
+// Where the head is, it comes before the embedding.
+bool Gradients::is_of_head(size_t unit) const {
+  return std::ranges::find(plan_.head_gradients, unit) != plan_.head_gradients.end();
 }
 
 void Gradients::zero(size_t unit, int32_t slot, bool products) {
@@ -47,7 +52,7 @@ void Gradients::reduce(size_t unit, bool last_microbatch) {
     if (last_microbatch) sum_copies(unit);
     return;
   }
-  if (plan_.units[unit].reduce_once && !last_microbatch) return;
+  if (plan_.unit(unit).reduce_once && !last_microbatch) return;
   relay();
   Slot& slot = *find(unit);
   slot.scattering = true;
@@ -63,8 +68,8 @@ void Gradients::finish() {
   for (size_t slot = next_; slot < slots_.size(); slot++) collect(slot);
   for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);
   await_sums();
-  for (size_t u = 0; u < plan_.units.size(); u++) {
-    if (plan_.units[u].frozen || plan_.units[u].partial_here().empty()) continue;
+  for (size_t u = 0; u < own_.size(); u++) {
+    if (!plan_.trains(u) || plan_.unit(u).partial_here().empty()) continue;
     list_.push_back({.op = Op::sum_tensor, .unit = as_number(u)});
     summing_ = true;
   }

@@ -18,14 +18,14 @@ class Gradients {
   // Adds to `list` from here on; both must outlive it.
   Gradients(const Plan& plan, Program& list);
 
-  // These are of units that are trained.
+  // These are of units that are trained, or of Plan::head_share().
   // The unit's gradients are about to be added to, in an instruction in which products do so or not. Returns what such
   // products have to do: add to what is there, or write what was not even zeroed.
   bool open(size_t unit, bool products);
   // The same where products come later: they are told by open().
   void prepare(size_t unit, bool products);
   // Returns whether the unit's gradient is scattered with each microbatch, in a slot that it has for that alone.
-  bool scatters_each_microbatch(size_t unit) const { return sharded() && !plan_.units[unit].reduce_once; }
+  bool scatters_each_microbatch(size_t unit) const { return sharded() && !plan_.unit(unit).reduce_once; }
   // They hold a microbatch.
   void reduce(size_t unit, bool last_microbatch);
   // All that is on its way arrives and is summed.
@@ -39,6 +39,7 @@ class Gradients {
     bool scattering = false, add = false, last = false;
   };
 
+  bool is_of_head(size_t unit) const;
   void zero(size_t unit, int32_t slot, bool products);
   bool sharded() const { return plan_.mesh.shard > 1; }
   Slot* find(size_t unit);

@@ -14,6 +14,7 @@ MeshShape mesh_shape(const Config& config, int num_ranks) {
                   .pipeline = static_cast<int>(d.pipeline),
                   .placement = all_axes,
                   .ranks_per_node = static_cast<int>(config.parallel.ranks_per_node)};
+  shape.v_shaped = is_v_shaped(config.parallel.pipeline_schedule);
   if (const int64_t heads = config.model.kv_heads(); 1 < heads && heads < d.tensor)
     shape.head_holders = static_cast<int>(d.tensor / heads);
   const std::string& words = config.parallel.placement;

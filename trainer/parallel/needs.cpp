@@ -17,7 +17,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
   const auto slot = [&](std::vector<Needs::Slot>& slots, const Instruction& i) {
     const auto at = static_cast<size_t>(i.slot);
     if (at >= slots.size()) slots.resize(at + 1);
-    const UnitPlan& unit = plan.units[static_cast<size_t>(i.unit)];
+    const UnitPlan& unit = plan.unit(static_cast<size_t>(i.unit));
     const int64_t numel = i.op == Instruction::Op::gather && !unit.keep_gathered ? largest : unit.numel;
     slots[at].numel = std::max(slots[at].numel, numel);
     slots[at].partial = slots[at].partial || (i.add && plan.reduce_dtype == DType::f32);

@@ -109,20 +109,26 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
 }
 
 // Returns the layers of each chunk of the model.
-std::vector<int64_t> layers_of_chunks(const Config& config, int64_t stages) {
+std::vector<int64_t> layers_of_chunks(const Config& config, const ChunkPlacement& placement) {
   if (!config.parallel.layers_per_stage.empty()) return layers_per_stage(config);
-  return split_layers(stage_costs(config.model, config.batch.sequence_length), stages, config.parallel.virtual_stages);
+  return split_layers(stage_costs(config.model, config.batch.sequence_length), placement);
 }
 
 // The chunks of this rank's stage, without their units.
-std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, int64_t stages, int64_t stage) {
+std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const ChunkPlacement& placement,
+                                   int64_t stage) {
   const auto all = static_cast<int64_t>(layers.size());
   std::vector<Chunk> chunks;
   int64_t first_layer = 0;
   for (int64_t c = 0; c < all; c++) {
     const int64_t count = layers[static_cast<size_t>(c)];
-    if (c % stages == stage)
-      chunks.push_back({.first = c == 0, .last = c + 1 == all, .first_layer = first_layer, .num_layers = count});
+    if (placement.stage_of(c) == stage)
+      chunks.push_back({.first = c == 0,
+                        .last = c + 1 == all,
+                        .turns_before = placement.turns_after(c - 1),
+                        .turns_after = placement.turns_after(c),
+                        .first_layer = first_layer,
+                        .num_layers = count});
     first_layer += count;
   }
   return chunks;
@@ -229,6 +235,8 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   };
   if (first) plan.embedding = placed(model.embedding().units());
   if (last) plan.head = placed(model.head().units());
+  plan.head_gradients = plan.head;
+  if (plan.splits_tied()) std::ranges::replace(plan.head_gradients, plan.tied, plan.head_share());
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
@@ -371,11 +379,11 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                    .active_microbatches = config.parallel.active_microbatches,
                    .kind = config.parallel.pipeline_schedule};
   check_steps_size(plan.pipeline);
-  const std::vector<int64_t> layers = layers_of_chunks(config, plan.pipeline.stages);
+  const std::vector<int64_t> layers = layers_of_chunks(config, plan.pipeline.placement());
   if (plan.pipeline.in_halves()) plan.pipeline.times = chunk_times(config, layers);
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
-  plan.chunks = chunks_of_stage(layers, plan.mesh.pipeline, stage);
+  plan.chunks = chunks_of_stage(layers, plan.pipeline.placement(), stage);
   add_units(plan, config, model);
   offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;

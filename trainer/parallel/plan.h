@@ -74,6 +74,9 @@ BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank);
 // Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
+  // Whether its input is the output of this rank's chunk before, and its output the input of the one after: where a V
+  // turns.
+  bool turns_before = false, turns_after = false;
   int64_t first_layer = 0, num_layers = 0;
   size_t first_unit = 0;  // of its layers
 
@@ -102,6 +105,7 @@ struct Plan {
   std::vector<UnitPlan> units;          // of this rank
   std::vector<size_t> embedding, head;  // the units that these are given (Embedding, Head), where they are here
   size_t tied = nowhere;                // the unit that both use, where it is here
+  std::vector<size_t> head_gradients;   // what the head's gradients go to: as `head`, but see splits_tied()
   int64_t live_units = 2;               // layers whose gathered weights have memory at once
   Kept kept = Kept::all;
   int64_t group = 1;               // layers that are recomputed as one: only the input of the first is kept
@@ -124,14 +128,21 @@ struct Plan {
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Returns whether weights are gathered into slots: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
-  bool is_layer(size_t unit) const { return units[unit].is_layer; }
+  bool is_layer(size_t u) const { return unit(u).is_layer; }
   bool is_saved(const UnitPlan& unit) const { return saves_frozen || !unit.frozen; }
   // Returns whether a unit that the embedding or the head is given is trained.
-  bool trains(size_t unit) const { return !units[unit].frozen; }
+  bool trains(size_t u) const { return !unit(u).frozen; }
   // The tied unit stands on the first and on the last stage; gradients are added up between the two, unless it is
   // frozen.
-  bool ties_stages() const { return mesh.pipeline > 1 && tied != nowhere; }
-  bool sums_tied() const { return ties_stages() && trains(tied); }
+  bool ties_stages() const { return mesh.pipeline > 1 && !mesh.v_shaped && tied != nowhere; }
+  // In a V one rank has both ends, and the same two gradients, so that a sum has the same order in all pipelines. What
+  // is the head's has the number head_share() among those of the units, and is nothing but a gradient.
+  bool splits_tied() const { return mesh.v_shaped && tied != nowhere && trains(tied); }
+  bool sums_tied() const { return splits_tied() || (ties_stages() && trains(tied)); }
+  size_t head_share() const { return units.size(); }
+  size_t num_gradients() const { return units.size() + (splits_tied() ? 1 : 0); }
+  // The unit with this number, whose gradient may be the head's share.
+  const UnitPlan& unit(size_t u) const { return units[u == head_share() ? tied : u]; }
 };
 
 DType stored_in(StorageType type);

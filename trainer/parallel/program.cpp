@@ -27,7 +27,7 @@ struct Turns {
 
 // The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
 // the others are worked on: one that comes, and one that goes, or, where the next stage may first have to do other
-// chunks, as many as it may fall behind.
+// chunks, as many as it may fall behind. Where a V turns, two chunks share what would be messages.
 struct ChunkMemory {
   Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
   Turns slots;                       // microbatches alive
@@ -48,6 +48,18 @@ struct ChunkMemory {
   int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + as_number(slot(microbatch) * layers + i); }
 };
 
+// The most microbatches that are between two actions at once, one of each chunk of a rank.
+int64_t most_between(const std::vector<Action>& schedule, std::pair<bool, int64_t> begin, std::pair<bool, int64_t> end) {
+  int64_t most = 1, now = 0;
+  for (const Action& a : schedule) {
+    if (a.kind == Action::Kind::backward_weight) continue;
+    const std::pair action{a.kind == Action::Kind::forward, a.chunk};
+    now += action == begin ? 1 : action == end ? -1 : 0;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
 std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
   std::vector<ChunkMemory> all;
   int32_t residuals = 0, saved = 0, slots = 0, batches = 0;
@@ -64,9 +76,17 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
     ChunkMemory m;
     m.layers = chunk.num_layers;
     m.group = std::min(plan.group, m.layers);
-    m.inputs = take(residuals, live + (chunk.first ? 0 : 1));
-    m.outputs = take(residuals, chunk.last ? 1 : 1 + behind);
-    if (training) m.gradients = take(residuals, chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
+    m.inputs = chunk.turns_before ? all.back().outputs : take(residuals, live + (chunk.first ? 0 : 1));
+    if (chunk.turns_after)
+      m.outputs = take(residuals, training ? most_between(plan.schedule, {true, 0}, {false, 1}) : 1);
+    else
+      m.outputs = take(residuals, chunk.last ? 1 : 1 + behind);
+    if (training && chunk.turns_before)
+      m.gradients = all.back().gradients;
+    else if (training && chunk.turns_after)
+      m.gradients = take(residuals, 1 + most_between(plan.schedule, {false, 1}, {false, 0}) + behind);
+    else if (training)
+      m.gradients = take(residuals, chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
     m.between = take(residuals, live * (m.groups() - 1)).first;
     m.saved = take(saved, live * chunk.num_layers).first;
     m.slots = take(slots, live);
@@ -166,8 +186,9 @@ class Lister {
   // The residual that the action's message comes into, or none.
   int32_t incoming(const Action& a) const {
     if (a.kind == Action::Kind::backward_weight) return no_slot;
-    if (a.kind == Action::Kind::forward) return chunk(a).first ? no_slot : memory(a).inputs.of(a.microbatch);
-    return chunk(a).last ? no_slot : memory(a).gradients.of(a.microbatch);
+    const Chunk& c = chunk(a);
+    if (a.kind == Action::Kind::forward) return c.first || c.turns_before ? no_slot : memory(a).inputs.of(a.microbatch);
+    return c.last || c.turns_after ? no_slot : memory(a).gradients.of(a.microbatch);
   }
   void begin_receive(const Action& a) {
     const int32_t y = incoming(a);
@@ -176,7 +197,10 @@ class Lister {
     begin(Op::receive, a, y);
   }
   void begin(Op op, const Action& a, int32_t y) {
-    const Channel channel = a.kind == Action::Kind::forward ? Channel::forward : Channel::backward;
+    const bool returns = plan_.mesh.v_shaped && a.chunk == 1;
+    const Channel channel = a.kind == Action::Kind::forward ? (returns ? Channel::forward_return : Channel::forward)
+                            : returns                       ? Channel::backward_return
+                                                            : Channel::backward;
     emit(a, {.op = op, .channel = channel, .y = y});
     on_its_way_.insert(y);
   }
@@ -207,10 +231,8 @@ class Lister {
       }
       emit(a, layer);
     }
-    if (!c.last)
-      begin(Op::send, a, m.outputs.of(k));
-    else
-      head(a);
+    if (c.last) return head(a);
+    if (!c.turns_after) begin(Op::send, a, m.outputs.of(k));
   }
 
   void head(const Action& a) {
@@ -222,13 +244,13 @@ class Lister {
       const int32_t gradient = m.gradients.of(a.microbatch);
       await(gradient);
       bool add = false;
-      for (const size_t unit : plan_.head) {
+      for (const size_t unit : plan_.head_gradients) {
         if (!plan_.trains(unit)) continue;
-        const bool products = plan_.units[unit].multiplies, filled = gradients_->open(unit, products);
+        const bool products = plan_.unit(unit).multiplies, filled = gradients_->open(unit, products);
         if (products) add = filled;
       }
       emit(a, {.op = Op::head, .add = add, .x = x, .y = gradient, .batch = batch});
-      for (const size_t unit : plan_.head)
+      for (const size_t unit : plan_.head_gradients)
         if (plan_.trains(unit) && (unit != plan_.tied || !plan_.chunks.front().first))
           gradients_->reduce(unit, last_microbatch(a));
     } else {
@@ -269,7 +291,7 @@ class Lister {
       for (const size_t unit : trained) gradients_->open(unit, false);
       if (!trained.empty()) emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.batches.of(k)});
       for (const size_t unit : trained) gradients_->reduce(unit, last_microbatch(a));
-    } else {
+    } else if (!c.turns_before) {
       begin(Op::send, a, gradient);
     }
     // Behind all that is the same in every microbatch.

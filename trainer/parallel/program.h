@@ -34,7 +34,7 @@ struct Instruction {
     // Weights, over the shard axis; await orders what follows after the gather.
     gather,        // unit, slot
     await_gather,  // unit, slot
-    // Gradients. Slot none: of a unit that is not sharded, in its own memory.
+    // Gradients; unit may be Plan::head_share(). Slot none: of a unit that is not sharded, in its own memory.
     zero,     // unit, slot, all: the slot is the unit's from here on, and 0, or only where no product writes first
     scatter,  // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it; the unit may
               // then be zeroed in another slot
@@ -45,7 +45,7 @@ struct Instruction {
                  // the sums
     sum_tensor,  // unit: of what several tensor ranks, all or those of a key-value head, have a share in
     await_sums,  // all sums that were begun
-    sum_tied,    // the token table, over the two ends of the pipeline
+    sum_tied,    // the token table: the shares of the two ends of the pipeline
     // Messages between stages, of residual y, and its copies to the host and back. A residual has one of them at a
     // time.
     receive,

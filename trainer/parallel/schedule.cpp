@@ -18,11 +18,14 @@ void check(const PipelineShape& shape, int64_t stage) {
         "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, one "
         "alone has one virtual stage, microbatches start at 0",
         shape.stages, shape.virtual_stages, shape.microbatches, shape.active_microbatches);
+  CHECK(!is_v_shaped(shape.kind) || (shape.virtual_stages == 2 && shape.active_microbatches == 0),
+        "a V of {} virtual stages and {} active microbatches: it has 2, and active are as many as it needs",
+        shape.virtual_stages, shape.active_microbatches);
   CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
 }
 
 std::vector<Actions> all_stages(const PipelineShape& shape) {
-  std::vector<Actions> lists = whole_backward_lists(shape);
+  std::vector<Actions> lists = is_v_shaped(shape.kind) ? v_lists(shape) : whole_backward_lists(shape);
   return shape.in_halves() ? with_weight_halves(shape, lists) : lists;
 }
 
@@ -57,6 +60,7 @@ Actions make_schedule(const PipelineShape& shape, int64_t stage) {
 
 Actions forward_schedule(const PipelineShape& shape, int64_t stage) {
   check(shape, stage);
+  if (is_v_shaped(shape.kind)) return v_forwards(shape, stage);
   return only_existing(in_groups(Kind::forward, shape, shape.stages), shape.microbatches);
 }
 

@@ -4,10 +4,10 @@
 // Laws, of every list that make_schedule returns:
 // - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
 //   half for the gradient of the input and, later, one for those of the weights.
-// - The forwards are in one order and the backwards in another, each the same on all stages, and each chunk takes its
-//   microbatches in ascending order, both ways. So messages between two stages need no tags, and the last backward of
-//   a chunk is that of the last microbatch. Halves for weights are in the order of those for inputs: sums over
-//   microbatches have one order in all schedules.
+// - Each chunk takes its microbatches in ascending order, both ways, and the last backward of a chunk is that of the
+//   last microbatch. Where chunks run in turn, the forwards are in one order and the backwards in another, each the
+//   same on all stages; in a V the chunks have channels of their own. So messages between two stages need no tags.
+// - Halves for weights are in the order of those for inputs: sums over microbatches have one order in all schedules.
 // - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
 //   microbatch % live is free when a microbatch's forward comes.
 // - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even where a send
@@ -38,17 +38,18 @@ struct ChunkTimes {
 
 struct PipelineShape {
   int64_t stages = 1;
-  int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage
+  int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage, a V has 2
   int64_t microbatches = 1;
   // The most microbatches alive on any stage: from their first forward there to their last backward there. 0: what the
-  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe.
+  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe. A V has
+  // memory for what it needs, and takes no other number.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
-  std::vector<ChunkTimes> times{};  // by chunk of the model, for zb_h1 to heed; none: all take the same
+  std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
 
-  ChunkPlacement placement() const { return {stages, virtual_stages, false}; }
+  ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
-  bool in_halves() const { return kind == PipelineSchedule::zb_h1 && stages > 1; }
+  bool in_halves() const { return has_halves(kind) && stages > 1; }
   bool operator==(const PipelineShape&) const = default;
 };
 
@@ -64,10 +65,14 @@ struct PipelineShape {
 // stage are more chunks of microbatches between their forward and their half for weights than one_f_one_b has alive on
 // the stage that has most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of
 // 3 * (stages - 1).
+// zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with halves for weights as in zb_h1. At most
+// 2 * stages chunks of microbatches are between their forward and their half for weights on each stage, which is
+// 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of
+// 6 * (stages - 1) of 1f1b with as many layers a stage.
 std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
 
-// Evaluation: forwards only, in groups of `stages`, for all kinds the same. Nothing stays alive, and one slot a chunk
-// is enough for any number of microbatches.
+// Evaluation: forwards only, in groups of `stages`, or in a V by turns. Nothing stays alive, and one slot a chunk is
+// enough for any number of microbatches.
 std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
 
 // By chunk: the most microbatches that are between their forward and their backward at once, and at least 1. Of two

@@ -14,6 +14,11 @@ constexpr int64_t never = std::numeric_limits<int64_t>::max();  // on a clock
 // Makes the lists of 1f1b or gpipe, of forwards and whole backwards.
 std::vector<Actions> whole_backward_lists(const PipelineShape& shape);
 
+// Makes the lists of zb_v or v_half, of forwards and backwards, which are to become halves for inputs; and the forwards
+// of a V alone, for one stage.
+std::vector<Actions> v_lists(const PipelineShape& shape);
+Actions v_forwards(const PipelineShape& shape, int64_t stage);
+
 // Puts the halves for weights into lists of forwards and backwards, which become halves for inputs.
 std::vector<Actions> with_weight_halves(const PipelineShape& shape, const std::vector<Actions>& lists);
 

@@ -83,20 +83,20 @@ void Sharding::weights_changed() {
 
 void Sharding::zero(size_t unit, int32_t at, bool all) {
   if (at != Instruction::none) gradient_slots_[static_cast<size_t>(at)].unit = unit;
-  const UnitPlan& plan = plan_.units[unit];
+  const UnitPlan& plan = plan_.unit(unit);
   const Tensor gradient = whole_gradient(unit);
   if (all) return fill(runtime_.stream, gradient.flat(0, plan.numel), 0);
   for (const Interval& part : plan.beside_products) fill(runtime_.stream, gradient.flat(part.begin, part.end), 0);
 }
 
 Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
-  return add ? slot.partial.flat(0, plan_.units[unit].shard.size()) : units_[unit].gradient();
+  return add ? slot.partial.flat(0, plan_.unit(unit).shard.size()) : gradient_of(unit);
 }
 
 void Sharding::scatter(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.unit = Plan::nowhere;  // the unit may be in another before this one is collected
-  const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
+  const Tensor whole = slot.memory.flat(0, plan_.unit(unit).numel);
   slot.scatter = plan_.reduce_dtype == DType::f32
                      ? channel(Channel::shard).reduce_scatter(runtime_.stream, target(unit, slot, add), whole)
                      : send_parts(plan_.relay ? Channel::in_node : Channel::shard, whole);
@@ -111,7 +111,7 @@ Pending Sharding::send_parts(Channel over, Tensor gradient) {
 void Sharding::relay(size_t unit, size_t at) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
-  const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
+  const Tensor whole = slot.memory.flat(0, plan_.unit(unit).numel);
   Communicator &in_node = channel(Channel::in_node), &between_nodes = channel(Channel::between_nodes);
   const Tensor received = received_of(whole), sums = sent_of(whole).flat(0, whole.numel() / in_node.size());
   sum_rows(runtime_.stream, sums, by_rank(received, in_node), false);
@@ -122,16 +122,16 @@ void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
   if (plan_.reduce_dtype != DType::f32) {
-    const Tensor gradient = units_[unit].gradient(),
-                 received = received_of(slot.memory.flat(0, plan_.units[unit].numel));
+    const Tensor gradient = gradient_of(unit),
+                 received = received_of(slot.memory.flat(0, plan_.unit(unit).numel));
     const Communicator& from = channel(plan_.relay ? Channel::between_nodes : Channel::shard);
     return sum_rows(runtime_.stream, gradient, by_rank(received.flat(0, from.size() * gradient.numel()), from), add);
   }
-  if (add) megalith::add(runtime_.stream, units_[unit].gradient(), target(unit, slot, add));
+  if (add) megalith::add(runtime_.stream, gradient_of(unit), target(unit, slot, add));
 }
 
 void Sharding::sum_copies(size_t unit) {
-  const Tensor gradient = units_[unit].gradient();
+  const Tensor gradient = gradient_of(unit);
   if (plan_.reduce_dtype == DType::f32)
     sums_.push_back({channel(Channel::data).all_reduce(runtime_.stream, gradient, Reduce::sum)});
   else
@@ -141,17 +141,17 @@ void Sharding::sum_copies(size_t unit) {
 // All copies take the sum as it was sent, the one that has added it up as well: they must not drift apart.
 void Sharding::share_sums(size_t unit) {
   parts_.wait();
-  const Tensor gradient = units_[unit].gradient(), sent = sent_of(gradient);
+  const Tensor gradient = gradient_of(unit), sent = sent_of(gradient);
   Communicator& copies = channel(Channel::data);
   sum_rows(runtime_.stream, own_part(sent, copies), by_rank(received_of(gradient), copies), false);
   sums_.push_back({copies.all_gather(runtime_.stream, sent, own_part(sent, copies)), gradient});
 }
 
 void Sharding::sum_tensor(size_t unit) {
-  const UnitPlan& plan = plan_.units[unit];
+  const UnitPlan& plan = plan_.unit(unit);
   for (const HeldRun& run : plan.partial_here()) {
     const Tensor part =
-        units_[unit].gradient().flat(run.elements.begin - plan.shard.begin, run.elements.end - plan.shard.begin);
+        gradient_of(unit).flat(run.elements.begin - plan.shard.begin, run.elements.end - plan.shard.begin);
     const Channel over = run.holders == plan_.tensor.degree ? Channel::tensor : Channel::heads;
     sums_.push_back({channel(over).all_reduce(runtime_.stream, part, Reduce::sum)});
   }
@@ -165,14 +165,19 @@ void Sharding::await_sums() {
   sums_.clear();
 }
 
-// Both ends add the other's share to their own: a sum of two is the same in either order. They are neighbours where
-// the pipeline closes to a ring, so what the last sends goes forward.
+Tensor Sharding::gradient_of(size_t unit) const {
+  return unit == plan_.head_share() ? tied_ : units_[unit].gradient();
+}
+
+// Both ends add the other's share to their own: a sum of two is the same in either order. They are one rank in a V, and
+// else neighbours where the pipeline closes to a ring, so what the last sends goes forward.
 void Sharding::sum_tied() {
+  if (plan_.splits_tied()) return add(runtime_.stream, gradient_of(plan_.tied), tied_);
   const bool first = plan_.chunks.front().first;
   const int other = first ? plan_.mesh.pipeline - 1 : 0;
   Communicator& out = channel(first ? Channel::backward : Channel::forward);
   Communicator& in = channel(first ? Channel::forward : Channel::backward);
-  const Tensor mine = units_[plan_.tied].gradient();
+  const Tensor mine = gradient_of(plan_.tied);
   Pending received = in.recv(runtime_.stream, tied_, other), sent = out.send(runtime_.stream, mine, other);
   received.wait();
   sent.wait();
@@ -182,12 +187,12 @@ void Sharding::sum_tied() {
 // The slot that has the unit.
 const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [=](const Slot& slot) { return slot.unit == unit; });
-  CHECK(found != slots.end(), "{} is used, but no slot has it", plan_.units[unit].name);
+  CHECK(found != slots.end(), "{} is used, but no slot has it", plan_.unit(unit).name);
   return found->memory;
 }
 
 Tensor Sharding::whole_gradient(size_t unit) const {
-  return plan_.mesh.shard > 1 ? whole(gradient_slots_, unit) : units_[unit].gradient();
+  return plan_.mesh.shard > 1 ? whole(gradient_slots_, unit) : gradient_of(unit);
 }
 
 UnitTensors Sharding::weights(size_t unit) const {
@@ -196,7 +201,7 @@ UnitTensors Sharding::weights(size_t unit) const {
     add_views(tensors, u, plan_.gathers() ? whole(weight_slots_, u) : units_[u].working());
   };
   add(unit);
-  if (plan_.units[unit].frozen_part) add(*plan_.units[unit].frozen_part);
+  if (plan_.unit(unit).frozen_part) add(*plan_.unit(unit).frozen_part);
   return UnitTensors(std::move(tensors));
 }
 
@@ -209,8 +214,8 @@ UnitTensors Sharding::gradients(size_t unit) const {
 UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
   std::vector<Tensor> tensors;
   int64_t at = 0;
-  for (const Interval& part : plan_.units[unit].beside_products) {
-    for (const PlacedParam& param : plan_.units[unit].params) {
+  for (const Interval& part : plan_.unit(unit).beside_products) {
+    for (const PlacedParam& param : plan_.unit(unit).params) {
       const Interval range = param.range();
       if (range.begin < part.begin || range.end > part.end) continue;
       if (tensors.size() <= param.index) tensors.resize(param.index + 1);
@@ -225,7 +230,7 @@ UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
 void Sharding::add_apart(size_t unit, Tensor memory) {
   const Tensor gradient = whole_gradient(unit);
   int64_t at = 0;
-  for (const Interval& part : plan_.units[unit].beside_products) {
+  for (const Interval& part : plan_.unit(unit).beside_products) {
     add(runtime_.stream, gradient.flat(part.begin, part.end), memory.flat(at, at + part.size()));
     at += part.size();
   }
@@ -244,7 +249,7 @@ std::vector<UnitTensors> Sharding::gradients(const std::vector<size_t>& units) c
 }
 
 void Sharding::add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const {
-  for (const PlacedParam& param : plan_.units[unit].params) {
+  for (const PlacedParam& param : plan_.unit(unit).params) {
     if (tensors.size() <= param.index) tensors.resize(param.index + 1);
     tensors[param.index] = flat.flat(param.range().begin, param.range().end).view(param.shape);
   }

@@ -81,6 +81,7 @@ class Sharding {
   Tensor target(size_t unit, const Slot& slot, bool add) const;
   const Tensor& whole(const std::vector<Slot>& slots, size_t unit) const;
   Tensor whole_gradient(size_t unit) const;
+  Tensor gradient_of(size_t unit) const;  // this rank's shard
   // Sets the tensors of the unit's parameters, each in its place, to parts of its flat memory.
   void add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const;
 
@@ -90,7 +91,7 @@ class Sharding {
   std::vector<Slot> weight_slots_, gradient_slots_;
   Pending parts_;  // of the unit that is to be shared next
   std::vector<Sum> sums_;
-  Tensor tied_;  // shard of the tied unit, f32: what the other end of the pipeline has for it
+  Tensor tied_;  // shard of the tied unit, f32: what the other end of the pipeline, or in a V the head, has for it
 };
 
 }  // namespace megalith

@@ -151,13 +151,13 @@ void Stage::obey(const Instruction& i) {
 
 void Stage::receive(const Instruction& i) {
   Communicator& line = runtime_.mesh.channel(i.channel);
-  const int from = (line.rank() + (i.channel == Channel::forward ? line.size() - 1 : 1)) % line.size();
+  const int from = (line.rank() + line.size() - direction_of(i.channel)) % line.size();
   residual(i.y).transfer = line.recv(runtime_.stream, residual(i.y).tensor, from);
 }
 
 void Stage::send(const Instruction& i) {
   Communicator& line = runtime_.mesh.channel(i.channel);
-  const int to = (line.rank() + (i.channel == Channel::forward ? 1 : line.size() - 1)) % line.size();
+  const int to = (line.rank() + line.size() + direction_of(i.channel)) % line.size();
   residual(i.y).transfer = line.send(runtime_.stream, residual(i.y).tensor, to);
 }
 
@@ -224,7 +224,7 @@ void Stage::head(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   model_.head().loss_and_gradient(context(i), sharding_.weights(plan_.head), residual(i.x).tensor, b.targets,
                                   {share_of_token(), batch_.loss_scale, share_}, b.losses, gradient,
-                                  sharding_.gradients(plan_.head), i.add);
+                                  sharding_.gradients(plan_.head_gradients), i.add);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.pass.first_row);
 }

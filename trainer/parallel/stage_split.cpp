@@ -36,21 +36,24 @@ StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length) {
           (model_flops_per_token(head, sequence_length, true) / layer_flops + head_parameters / layer_parameters) / 2};
 }
 
-std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages) {
-  const int64_t chunks = stages * virtual_stages;
+std::vector<int64_t> split_layers(const StageCosts& costs, const ChunkPlacement& placement) {
+  const int64_t chunks = placement.num_chunks();
   CHECK(chunks <= costs.layers, "{} layers for {} chunks, and each needs one", costs.layers, chunks);
   std::vector<int64_t> layers(static_cast<size_t>(chunks), 1);
   std::vector<double> chunk_loads(layers.size(), 1);
   chunk_loads.front() += costs.embedding;
   chunk_loads.back() += costs.head;
-  const auto p = static_cast<size_t>(stages);
-  std::vector<double> loads(p, 0);
-  for (size_t c = 0; c < layers.size(); c++) loads[c % p] += chunk_loads[c];
+  std::vector<double> loads(static_cast<size_t>(placement.stages), 0);
+  for (int64_t c = 0; c < chunks; c++)
+    loads[static_cast<size_t>(placement.stage_of(c))] += chunk_loads[static_cast<size_t>(c)];
   for (int64_t left = costs.layers - chunks; left > 0; left--) {
     const size_t stage = lightest(loads);
     std::vector<double> own;
-    for (size_t c = stage; c < layers.size(); c += p) own.push_back(chunk_loads[c]);
-    const size_t chunk = stage + lightest(own) * p;
+    const auto of_stage = [&](size_t c) {
+      return static_cast<size_t>(placement.model_chunk(static_cast<int64_t>(stage), static_cast<int64_t>(c)));
+    };
+    for (size_t c = 0; c < static_cast<size_t>(placement.virtual_stages); c++) own.push_back(chunk_loads[of_stage(c)]);
+    const size_t chunk = of_stage(lightest(own));
     layers[chunk]++;
     chunk_loads[chunk]++;
     loads[stage]++;

@@ -1,11 +1,11 @@
-// Which stage of the pipeline gets how many layers: a pure function of the numbers. The model is cut into
-// stages * virtual_stages chunks, in its order; chunk c runs on stage c % stages. The embedding belongs to the first
-// chunk, the final norm and the head to the last.
+// Which stage of the pipeline gets how many layers: a pure function of the numbers. chunk_placement.h says which chunks
+// are a stage's. The embedding belongs to the first chunk, the final norm and the head to the last.
 #pragma once
 
 #include <vector>
 
 #include "configs/config.h"
+#include "trainer/parallel/chunk_placement.h"
 
 namespace megalith {
 
@@ -23,6 +23,6 @@ StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length);
 // Layers of each chunk, at least one. A stage's load is the sum over its chunks; the largest is as small as can be.
 // Equal loads go to the later stage, which keeps fewer microbatches alive. A stage's layers are dealt to its chunks in
 // the same way. There are no more chunks than layers.
-std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages);
+std::vector<int64_t> split_layers(const StageCosts& costs, const ChunkPlacement& placement);
 
 }  // namespace megalith

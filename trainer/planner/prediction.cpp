@@ -72,7 +72,7 @@ StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int
   const ParallelConfig& parallel = config.parallel;
   // The pipeline fills and drains in `few` microbatches. Without a bound on those alive, gpipe is never periodic.
   const int64_t period = parallel.pipeline_parallel_degree;
-  const bool in_halves = parallel.pipeline_schedule == PipelineSchedule::zb_h1;
+  const bool in_halves = has_halves(parallel.pipeline_schedule);
   const int64_t few = (parallel.virtual_stages > 1 || in_halves ? 3 : 2) * period + parallel.active_microbatches;
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
                         parallel.pipeline_parallel_degree == 1;

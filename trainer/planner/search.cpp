@@ -102,7 +102,7 @@ double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const BatchPlan batch = batch_plan(c, mesh_shape(c, num_ranks), 0);
   const double bubble = static_cast<double>(c.parallel.pipeline_parallel_degree - 1) /
                         static_cast<double>(batch.num_microbatches() * c.parallel.virtual_stages) /
-                        (c.parallel.pipeline_schedule == PipelineSchedule::zb_h1 ? 3 : 1);
+                        (has_halves(c.parallel.pipeline_schedule) ? 3 : 1);
   return flops / (processor.peak * hardware.calibrated.gemm * num_ranks) * (1 + bubble);
 }
 
@@ -157,14 +157,24 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     keep(std::move(candidate));
     return true;
   };
-  // The same of both schedules. The second does all that the first does but wait.
+  // Tries all schedules. The second does all that the first does but wait; those of a V have other stages. Returns
+  // whether the config fits under one of them.
   const auto try_schedules = [&](Config config) {
     double least = 0, unused = 0;
-    if (!try_one(config, least_time(config, hardware, num_ranks), least)) return false;
-    if (config.parallel.pipeline_parallel_degree == 1) return true;
-    config.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
-    try_one(config, std::max(least, least_time(config, hardware, num_ranks)), unused);
-    return true;
+    const bool whole = try_one(config, least_time(config, hardware, num_ranks), least);
+    if (config.parallel.pipeline_parallel_degree == 1) return whole;
+    bool fits = whole;
+    const auto try_kind = [&](PipelineSchedule kind) {
+      config.parallel.pipeline_schedule = kind;
+      const double bound = kind == PipelineSchedule::zb_h1 ? least : 0;
+      fits = try_one(config, std::max(bound, least_time(config, hardware, num_ranks)), unused) || fits;
+    };
+    if (whole) try_kind(PipelineSchedule::zb_h1);
+    if (config.parallel.virtual_stages == 2) {
+      if (whole) try_kind(PipelineSchedule::zb_v);
+      try_kind(PipelineSchedule::v_half);
+    }
+    return fits;
   };
   const auto attempt = [&](const Family& family) {
     using Kind = ActivationCheckpointing::Kind;

@@ -22,7 +22,7 @@ struct Search {
   int64_t least_on_host = 0;  // bytes a node, smallest layout that fits the devices but not the hosts
 };
 
-// Chooses degrees, stages, schedule (1f1b or zb_h1), sharding, microbatch size and recomputation; every other key of
+// Chooses degrees, stages, schedule (all but gpipe), sharding, microbatch size and recomputation; every other key of
 // [parallel] gets its default. Drops layouts that do not fit and, without a dry run, those whose GEMMs and bubble alone
 // take longer than the `most` fastest. config.model.vocab must be set.
 Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most);

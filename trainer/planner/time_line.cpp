@@ -50,7 +50,7 @@ struct StageClock {
   std::vector<TransferState> transfers;                             // by number of the transfer
 };
 
-bool carries_messages(Channel channel) { return channel == Channel::forward || channel == Channel::backward; }
+bool carries_messages(Channel channel) { return direction_of(channel) != 0; }
 
 struct TimedOpRun {
   double seconds = 0;

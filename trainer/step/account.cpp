@@ -54,6 +54,8 @@ Account account_of_wait(Channel channel, Transfer transfer) {
     case Channel::data: return Account::copy_sums;
     case Channel::forward:
     case Channel::backward:
+    case Channel::forward_return:
+    case Channel::backward_return:
     case Channel::world: return Account::messages;
     case Channel::host: return Account::host_copies;
     default: return transfer == Transfer::all_gather ? Account::gathers : Account::scatters;
