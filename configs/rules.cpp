@@ -155,9 +155,8 @@ Found check_pipeline(const Config& config) {
                    "needs more than one pipeline rank; set 1, or raise parallel.pipeline_parallel_degree");
   const PipelineSchedule schedule = config.parallel.pipeline_schedule;
   if (is_v_shaped(schedule) && chunks != 2)
-    return problem(config, "parallel.virtual_stages",
-                   "does not fit parallel.pipeline_schedule = \"{}\", which has two chunks of layers a rank; set 2",
-                   to_string(schedule));
+    return problem(config, "parallel.pipeline_schedule",
+                   "has two chunks of layers on each rank, and parallel.virtual_stages is {}; set that to 2", chunks);
   if (is_v_shaped(schedule) && config.parallel.active_microbatches > 0)
     return problem(config, "parallel.active_microbatches",
                    "has no effect under parallel.pipeline_schedule = \"{}\"; set 0{}", to_string(schedule),

@@ -192,14 +192,14 @@ TEST(Rules, PipelineStagesHaveLayers) {
   expect_refusal({"parallel.virtual_stages=2"},
                  "parallel.virtual_stages = 2 needs more than one pipeline rank; set 1, or raise "
                  "parallel.pipeline_parallel_degree");
-  expect_refusal({"parallel.pipeline_parallel_degree=2", "parallel.pipeline_schedule=zb_v"},
-                 "parallel.virtual_stages = 1 does not fit parallel.pipeline_schedule = \"zb_v\", which has two chunks of "
-                 "layers a rank; set 2");
-  expect_refusal({"parallel.pipeline_parallel_degree=2", "parallel.pipeline_schedule=v_half",
-                  "parallel.virtual_stages=2", "parallel.active_microbatches=3"},
+  expect_refusal({"parallel.pipeline_schedule=zb_v", "parallel.pipeline_parallel_degree=2"},
+                 "parallel.pipeline_schedule = \"zb_v\" has two chunks of layers on each rank, and "
+                 "parallel.virtual_stages is 1; set that to 2");
+  expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2",
+                  "parallel.virtual_stages=2", "parallel.pipeline_schedule=v_half"},
                  "parallel.active_microbatches = 3 has no effect under parallel.pipeline_schedule = \"v_half\"; set 0");
-  expect_refusal({"parallel.pipeline_parallel_degree=2", "parallel.pipeline_schedule=zb_v",
-                  "parallel.virtual_stages=2", "parallel.active_microbatches=3"},
+  expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2",
+                  "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_v"},
                  "parallel.active_microbatches = 3 has no effect under parallel.pipeline_schedule = \"zb_v\"; set 0, or "
                  "the schedule \"v_half\", which needs half the memory");
   for (const auto& [degree, chunks] : {std::pair{12, 1}, {4, 3}, {2, 5}, {2, 6}})
