@@ -19,8 +19,8 @@ const char* name_of(Channel channel) {
     case Channel::data: return "data";
     case Channel::forward: return "pipeline forward";
     case Channel::backward: return "pipeline backward";
-    case Channel::forward_return: return "pipeline forward, returning";
-    case Channel::backward_return: return "pipeline backward, returning";
+    case Channel::forward_return: return "forward, returning";
+    case Channel::backward_return: return "backward, returning";
     case Channel::host: return "host";
     default: return "world";
   }
