@@ -157,35 +157,33 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     keep(std::move(candidate));
     return true;
   };
-  // Tries all schedules. The second does all that the first does but wait; those of a V have other stages. Returns
-  // whether the config fits under one of them.
+  enum class Fits { no, in_half, yes };
+  // Tries all schedules. zb_h1 does all that 1f1b does but wait; those of a V have other stages, and v_half may fit
+  // where the others, which need 1f1b's memory, do not.
   const auto try_schedules = [&](Config config) {
     double least = 0, unused = 0;
-    const bool whole = try_one(config, least_time(config, hardware, num_ranks), least);
-    if (config.parallel.pipeline_parallel_degree == 1) return whole;
-    bool fits = whole;
-    const auto try_kind = [&](PipelineSchedule kind) {
+    const auto try_kind = [&](PipelineSchedule kind, double bound) {
       config.parallel.pipeline_schedule = kind;
-      const double bound = kind == PipelineSchedule::zb_h1 ? least : 0;
-      fits = try_one(config, std::max(bound, least_time(config, hardware, num_ranks)), unused) || fits;
+      return try_one(config, std::max(bound, least_time(config, hardware, num_ranks)), unused);
     };
-    if (whole) try_kind(PipelineSchedule::zb_h1);
-    if (config.parallel.virtual_stages == 2) {
-      if (whole) try_kind(PipelineSchedule::zb_v);
-      try_kind(PipelineSchedule::v_half);
-    }
-    return fits;
+    const bool fits = try_one(config, least_time(config, hardware, num_ranks), least);
+    if (config.parallel.pipeline_parallel_degree == 1) return fits ? Fits::yes : Fits::no;
+    const bool as_v = config.parallel.virtual_stages == 2;
+    if (fits) try_kind(PipelineSchedule::zb_h1, least);
+    if (fits && as_v) try_kind(PipelineSchedule::zb_v, 0);
+    const bool fits_in_half = as_v && try_kind(PipelineSchedule::v_half, 0);
+    return fits ? Fits::yes : fits_in_half ? Fits::in_half : Fits::no;
   };
   const auto attempt = [&](const Family& family) {
     using Kind = ActivationCheckpointing::Kind;
     for (Config config : family) {
-      bool fits = false;
+      Fits fits = Fits::no;
       for (Kind kind : {Kind::none, Kind::selective, Kind::each}) {  // each slower than the one before
         config.memory.activation_checkpointing = {kind};
         config.memory.offload_activations = asked.memory.offload_activations && kind == Kind::each;
-        fits = fits || (is_valid(config) && try_schedules(config));
+        if (fits != Fits::yes && is_valid(config)) fits = std::max(fits, try_schedules(config));
       }
-      if (fits) continue;
+      if (fits != Fits::no) continue;
 #pragma omp atomic
       found.too_large++;
       return;
