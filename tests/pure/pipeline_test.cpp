@@ -49,5 +49,29 @@ TEST_P(PipelineDrains, WhateverTheSchedule) {
         }
 }
 
+// In a V, of equal chunks and of others, for all of which there is memory for few messages under way.
+TEST(PipelineOfAV, Drains) {
+  for (int stages : {2, 3, 4, 5, 8, 11})
+    for (int64_t microbatches : {1, stages - 1, 2 * stages + 1})
+      for (PipelineSchedule kind : {PipelineSchedule::zb_v, PipelineSchedule::v_half})
+        for (int heavy : {-1, 0, stages - 1, stages, 2 * stages - 1}) {
+          Config config = small_config();
+          config.batch.microbatch_size = 1;
+          config.batch.global_batch_size = microbatches;
+          config.parallel.pipeline_parallel_degree = stages;
+          config.parallel.virtual_stages = 2;
+          config.parallel.pipeline_schedule = kind;
+          config.model.layers = 2 * stages + (heavy >= 0 ? 6 : 0);
+          for (int c = 0; c < 2 * stages && heavy >= 0; c++)
+            config.parallel.layers_per_stage += c == heavy ? "7 " : "1 ";
+          const std::string what = fmt::format("{} stages, {} microbatches, {}, chunk {} is heavy", stages,
+                                               microbatches, to_string(kind), heavy);
+          const DryRun run = dry_run(config, stages);
+          ASSERT_TRUE(run.faults.empty()) << what << ": " << run.faults.front();
+          const auto faults = match(run.mesh, evaluation_traces(config, stages, 7));
+          ASSERT_TRUE(faults.empty()) << "evaluation, " << what << ": " << faults.front();
+        }
+}
+
 }  // namespace
 }  // namespace megalith

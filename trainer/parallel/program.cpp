@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "trainer/parallel/chunk_memory.h"
 #include "trainer/parallel/gathers.h"
 #include "trainer/parallel/gradients.h"
 #include "trainer/parallel/offload.h"
@@ -18,84 +19,6 @@ namespace {
 
 using Op = Instruction::Op;
 constexpr int32_t no_slot = Instruction::none;
-
-// Numbers [first, first + count) that microbatches take in turn.
-struct Turns {
-  int32_t first = 0, count = 0;
-  int32_t of(int64_t microbatch) const { return first + as_number(microbatch % count); }
-};
-
-// The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
-// the others are worked on: one that comes, and one that goes, or, where the next stage may first have to do other
-// chunks, as many as it may fall behind. Where a V turns, two chunks share what would be messages.
-struct ChunkMemory {
-  Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
-  Turns slots;                       // microbatches alive
-  Turns batches;                     // the same, up to the half for weights where there is one
-  int32_t between = 0, saved = 0;    // of the first slot: inputs of the groups but the first, what layers save
-  int32_t inside = 0;                // inputs of the layers of a group but the first, which all groups share
-  int64_t layers = 0, group = 1;
-
-  int32_t slot(int64_t microbatch) const { return slots.of(microbatch) - slots.first; }
-  int64_t groups() const { return (layers + group - 1) / group; }
-  // The input of layer i of the chunk; of the layer after the last, the output.
-  int32_t x(int64_t microbatch, int64_t i) const {
-    if (i == 0) return inputs.of(microbatch);
-    if (i == layers) return outputs.of(microbatch);
-    if (i % group != 0) return inside + as_number(i % group - 1);
-    return between + as_number(slot(microbatch) * (groups() - 1) + i / group - 1);
-  }
-  int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + as_number(slot(microbatch) * layers + i); }
-};
-
-// The most microbatches that are between two actions at once, one of each chunk of a rank.
-int64_t most_between(const std::vector<Action>& schedule, std::pair<bool, int64_t> begin, std::pair<bool, int64_t> end) {
-  int64_t most = 1, now = 0;
-  for (const Action& a : schedule) {
-    if (a.kind == Action::Kind::backward_weight) continue;
-    const std::pair action{a.kind == Action::Kind::forward, a.chunk};
-    now += action == begin ? 1 : action == end ? -1 : 0;
-    most = std::max(most, now);
-  }
-  return most;
-}
-
-std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
-  std::vector<ChunkMemory> all;
-  int32_t residuals = 0, saved = 0, slots = 0, batches = 0;
-  const auto take = [](int32_t& taken, int64_t count) {
-    const int32_t first = taken;
-    taken += as_number(count);
-    return Turns{first, as_number(count)};
-  };
-  const std::vector<int64_t> most_live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages),
-                             most_held = live_microbatches(plan.schedule, plan.pipeline.virtual_stages, true);
-  for (const Chunk& chunk : plan.chunks) {
-    const int64_t live = training ? most_live[all.size()] : 1, held = training ? most_held[all.size()] : 1,
-                  behind = plan.chunks.size() > 1 ? live : 1;
-    ChunkMemory m;
-    m.layers = chunk.num_layers;
-    m.group = std::min(plan.group, m.layers);
-    m.inputs = chunk.turns_before ? all.back().outputs : take(residuals, live + (chunk.first ? 0 : 1));
-    if (chunk.turns_after)
-      m.outputs = take(residuals, training ? most_between(plan.schedule, {true, 0}, {false, 1}) : 1);
-    else
-      m.outputs = take(residuals, chunk.last ? 1 : 1 + behind);
-    if (training && chunk.turns_before)
-      m.gradients = all.back().gradients;
-    else if (training && chunk.turns_after)
-      m.gradients = take(residuals, 1 + most_between(plan.schedule, {false, 1}, {false, 0}) + behind);
-    else if (training)
-      m.gradients = take(residuals, chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
-    m.between = take(residuals, live * (m.groups() - 1)).first;
-    m.saved = take(saved, live * chunk.num_layers).first;
-    m.slots = take(slots, live);
-    m.batches = take(batches, held);
-    all.push_back(m);
-  }
-  for (ChunkMemory& m : all) m.inside = residuals;
-  return all;
-}
 
 // Numbers that are taken and given back: the lowest that is free.
 class FreeNumbers {
