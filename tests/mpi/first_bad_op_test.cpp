@@ -1,5 +1,6 @@
 // The first op whose output is not finite is the same in every layout and on any number of ranks: the one that reads
 // what was planted; and where nothing is planted there is none.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -42,6 +43,18 @@ std::vector<Config> looked_at_layouts() {
   add(2, 2, full_shard,
       [](Config& c) { c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::selective; });
   add(6, 1, full_shard, as_it_is);
+  for (const PipelineSchedule schedule : schedules_in_halves) {
+    add(1, 2, full_shard, [=](Config& c) {
+      c.parallel.pipeline_schedule = schedule;
+      c.parallel.virtual_stages = 2;
+      c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+    });
+    add(2, 2, full_shard, [=](Config& c) {
+      c.parallel.pipeline_schedule = schedule;
+      c.parallel.sequence_parallel = true;
+      c.parallel.tensor_pieces = 2;
+    });
+  }
   return all;
 }
 
@@ -56,6 +69,27 @@ void put_weight(SmallRun& run, const std::string& name, int64_t at, float value)
       held.data.data<float>()[here] = value;
     }
   run.trainer.weights_loaded();
+}
+
+// All that this rank holds of a parameter.
+void fill_weight(SmallRun& run, const std::string& name, float value) {
+  for (Unit& unit : run.units())
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel}))
+      if (held.shard.name == name) std::fill_n(held.data.data<float>(), held.data.numel(), value);
+  run.trainer.weights_loaded();
+}
+
+// Gradients are large, and the inputs of the matrix so large that its own overflows; it is 0, and nothing else does.
+void overflow_gradient_of_matrix(SmallRun& run) {
+  fill_weight(run, "ln_f.weight", 1e15f);
+  fill_weight(run, "h.5.ln_2.weight", 1e34f);
+  fill_weight(run, "h.5.mlp.c_fc.weight", 0);
+}
+// The inputs of this matrix are 0, and it is so large that their gradient overflows.
+void overflow_gradient_of_inputs(SmallRun& run) {
+  fill_weight(run, "ln_f.weight", 1e15f);
+  fill_weight(run, "h.5.ln_1.weight", 0);
+  fill_weight(run, "h.5.attn.c_attn.weight", 1e37f);
 }
 
 struct Plant {
@@ -100,6 +134,15 @@ const std::vector<Plant>& plants() {
       in_shown_row("embedding", 5 * 12 + 7, "layernorm_forward", "the forward pass of block 0"),
       in_shown_row("h.6", 9 * 12, "layernorm_forward", "the forward pass of block 7"),
       in_shown_row("d h.3", 4 * 12 + 6, "residual_backward", "the backward pass of block 3"),
+      {"gradient of a matrix", overflow_gradient_of_matrix, "linear_backward_weight", "the backward pass of block 5"},
+      {"gradient of inputs", overflow_gradient_of_inputs, "linear_backward_input", "the backward pass of block 5"},
+      // The matrix is before the inputs where a backward pass is whole, and behind them in two halves.
+      {"gradients of both",
+       [](SmallRun& run) {
+         overflow_gradient_of_matrix(run);
+         overflow_gradient_of_inputs(run);
+       },
+       "linear_backward_input", "the backward pass of block 5"},
   };
   return all;
 }

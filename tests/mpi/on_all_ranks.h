@@ -35,6 +35,9 @@ inline std::optional<Config> laid_out(Config c, int tensor, int pipeline, Shardi
   return c;
 }
 
+// Schedules whose backward passes have two halves.
+inline constexpr PipelineSchedule schedules_in_halves[] = {PipelineSchedule::zb_h1};
+
 inline SmallRun on_all_ranks(const Config& config) {
   return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));
 }
@@ -94,9 +97,10 @@ inline void follow(SmallRun& run, const Config& config, const std::vector<StepSc
 inline std::string described(const Config& c) {
   const ParallelConfig& p = c.parallel;
   return fmt::format(
-      "tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, batch {} in {}{}", p.tensor_parallel_degree,
-      p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree, p.virtual_stages,
-      to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
+      "tensor {}{}{}, pipeline {} x {} {} active {}, {} over {}{}, batch {} in {}{}", p.tensor_parallel_degree,
+      p.sequence_parallel ? " with sequence" : "",
+      p.tensor_pieces > 1 ? fmt::format(" in {} pieces", p.tensor_pieces) : "", p.pipeline_parallel_degree,
+      p.virtual_stages, to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
       p.sharded_data_parallel_degree, p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
       c.batch.global_batch_size, c.batch.microbatch_size,
       fmt::format(", {}{}, {} of the optimizer{} on the host, {}", to_string(c.memory.activation_checkpointing),

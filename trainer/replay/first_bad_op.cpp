@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "kernels/base/finite.h"
 #include "trainer/parallel/update.h"
@@ -15,7 +16,14 @@ using Op = Instruction::Op;
 struct Part {
   int64_t number;  // ascending in the order of the pass
   std::string name;
+  bool with_weights = false;  // the next number is that of the gradients of matrices
 };
+
+// A layer's gradients of matrices, which nothing in the layer reads, come behind the rest of its backward pass, since
+// that is where a backward pass in two halves has them.
+bool is_gradient_of_matrix(std::string_view op) {
+  return op == "linear_backward_weight" || op == "linear_backward_bias" || op == "collect_adapter";
+}
 
 Part part_of_pass(const Instruction& i, int64_t layers) {
   const auto layer = [&](const char* pass) { return fmt::format("{} of block {}", pass, i.layer); };
@@ -25,11 +33,11 @@ Part part_of_pass(const Instruction& i, int64_t layers) {
     case Op::head_loss:
     case Op::keep_loss:
     case Op::count_loss: return {2 + layers, "the head and the loss"};
-    case Op::recompute: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
+    case Op::recompute:
     case Op::backward:
     case Op::backward_input:
-    case Op::backward_weight: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
-    case Op::embed_backward: return {3 + 2 * layers, "the backward pass of the embedding"};
+    case Op::backward_weight: return {3 + layers + 2 * (layers - 1 - i.layer), layer("the backward pass"), true};
+    case Op::embed_backward: return {3 + 3 * layers, "the backward pass of the embedding"};
     default: return {1, "the embedding"};
   }
 }
@@ -40,6 +48,7 @@ void FirstBadOp::follow(const Instruction* i) {
   if (i == nullptr || is_of_update(i->op)) {
     sequence_ = std::numeric_limits<int64_t>::max();
     part_ = 0;
+    with_weights_ = false;
     microbatch_ = -1;
     part_name_ = "the update";
     return;
@@ -49,11 +58,13 @@ void FirstBadOp::follow(const Instruction* i) {
     const Part part = part_of_pass(*i, plan_.model.layers);
     sequence_ = plan_.batch.sequences(microbatch_).begin;
     part_ = part.number;
+    with_weights_ = part.with_weights;
     part_name_ = part.name;
     return;
   }
   sequence_ = plan_.batch.batch;
   part_ = 0;
+  with_weights_ = false;
   part_name_ = i->unit == Instruction::none
                    ? "the sums of gradients"
                    : fmt::format("the gradient of the {}", plan_.units[static_cast<size_t>(i->unit)].name);
@@ -61,7 +72,8 @@ void FirstBadOp::follow(const Instruction* i) {
 
 void FirstBadOp::launched(const char* name, std::span<const Tensor> written) {
   if (looking_ || written.empty()) return;
-  const std::array<int64_t, 3> place{sequence_, part_, ++ops_[{sequence_, part_}]};
+  const int64_t part = part_ + (with_weights_ && is_gradient_of_matrix(name) ? 1 : 0);
+  const std::array<int64_t, 3> place{sequence_, part, ++ops_[{sequence_, part_}]};
   if (first_ && first_->place < place) return;
   int64_t values = 0, of = 0;
   for (const Tensor& t : written) {

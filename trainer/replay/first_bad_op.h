@@ -1,8 +1,9 @@
 // Finds the first op of a training step whose output is not finite.
 //
 // The order is that of one rank that does the whole step: each microbatch in the order of its sequences, from the
-// embedding to the head and back; then the gradients' sums; then the update. So every layout names the same op, unless
-// its sums round differently. A transfer's sum that is not finite is found in the op that reads it.
+// embedding to the head and back, where each layer's gradients of matrices come last; then the gradients' sums; then
+// the update. So every layout and every schedule names the same op, unless its sums round differently. A transfer's
+// sum that is not finite is found in the op that reads it.
 #pragma once
 
 #include <array>
@@ -48,6 +49,7 @@ class FirstBadOp : public OpWatcher {
   Stream& stream_;
   bool looking_ = false;  // ignore this class's own launches
   int64_t sequence_ = 0, part_ = 0, microbatch_ = -1;
+  bool with_weights_ = false;  // gradients of matrices are behind the other ops of this part
   std::string part_name_ = "the step's beginning";
   std::map<std::pair<int64_t, int64_t>, int64_t> ops_;  // count by sequence and part
   std::optional<BadOp> first_;
