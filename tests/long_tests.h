@@ -72,6 +72,7 @@ inline constexpr Entry entries[] = {
 
     // tests/end_to_end
     {"Kill.kills", 8, 60, "kills of a training at random moments"},
+    {"Kill.kills_of_layouts", 2, 20, "kills of such trainings in other layouts"},
     {"Kill.steps", 40, 150, "steps of that training"},
     {"Hang.random_faults_are_named", 4, 100, "hangs planted at random; MEGALITH_HANGS asks for others"},
     {"Hang.in_time", 0, 1, "whether they are named in time, on a machine that does nothing else"},
@@ -90,7 +91,7 @@ inline constexpr Entry entries[] = {
     {"Recipes.of_clusters_are_rehearsed", 0, 1, "recipes that have the mechanisms of one before them"},
     {"BadSteps.a_loss_scale_falls_and_rises_alike_in_pieces", 0, 1,
      "the layouts between that with one axis and that with all"},
-    {"WrittenTexts.layouts", 5, all, "layouts, in the order of the test, in which a run writes texts"},
+    {"WrittenTexts.layouts", 6, all, "layouts, in the order of the test, in which a run writes texts"},
 
     // tests/mpi
     {"mpi/1_ranks", 0, 1, "one rank, which finds nothing that several do not"},

@@ -64,7 +64,9 @@ const std::vector<Layout>& spoilt_layouts() {
   static const std::vector<Layout> all = {{"odd", 2, "full_shard"},
                                           {"odd", 2, "tensor=2"},
                                           {"odd", 2, "pipeline=2 virtual=2"},
-                                          {"odd", 4, "tensor=2 sequence pipeline=2"}};
+                                          {"odd", 4, "tensor=2 sequence pipeline=2"},
+                                          {"odd", 2, "pipeline=2 virtual=2 schedule=zb_h1"},
+                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"}};
   return all;
 }
 

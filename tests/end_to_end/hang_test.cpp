@@ -1,5 +1,5 @@
 // Jobs that hang are ended by one message, which names the rank that is to blame and the step that it is on: ranks that
-// are stopped or killed, that skip a call, make another or one of other bytes, at any place of a step
+// are stopped or killed, that skip a call, make another or one of other bytes, at any place of a step of any schedule
 // (tests/planted_hangs). One that is slow is named in a warning, and the job goes on.
 #include <fmt/format.h>
 #include <signal.h>
@@ -23,8 +23,12 @@ namespace fs = std::filesystem;
 
 struct HangLayout {
   int ranks, tensor, pipeline;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
 };
-constexpr std::array<HangLayout, 4> hang_layouts{{{2, 2, 1}, {2, 1, 2}, {4, 2, 1}, {8, 2, 2}}};
+// The first four are those of the day.
+const std::vector<HangLayout> hang_layouts{{2, 2, 1}, {2, 1, 2, "zb_h1", 2}, {4, 2, 1},        {8, 2, 2, "zb_h1"},
+                                           {2, 1, 2}, {2, 1, 2, "zb_h1"},    {8, 2, 2, "1f1b"}};
 
 struct PlantedHang {
   HangLayout layout;
@@ -35,12 +39,18 @@ struct PlantedHang {
 };
 
 std::string text_of(const PlantedHang& p) {
-  return fmt::format("{} ranks, tensor {}, pipeline {}: rank {}: {} at collective {} of step {}", p.layout.ranks,
-                     p.layout.tensor, p.layout.pipeline, p.rank, p.fault, p.call, p.step);
+  return fmt::format("{} ranks, tensor {}, pipeline {} x {} {}: rank {}: {} at call {} of step {}", p.layout.ranks,
+                     p.layout.tensor, p.layout.pipeline, p.layout.virtual_stages, p.layout.schedule, p.rank, p.fault,
+                     p.call, p.step);
 }
 
 Args planted(const HangLayout& layout, const std::string& folder, double timeout, int64_t steps) {
-  return {folder, fmt::format("{:g}", timeout), std::to_string(layout.tensor), std::to_string(layout.pipeline),
+  return {folder,
+          fmt::format("{:g}", timeout),
+          std::to_string(layout.tensor),
+          std::to_string(layout.pipeline),
+          std::to_string(layout.virtual_stages),
+          layout.schedule,
           std::to_string(steps)};
 }
 
@@ -87,12 +97,19 @@ std::string judged(const PlantedHang& p, const Result& result) {
   return "";
 }
 
-// Returns how many collectives a step has on each rank.
-std::vector<int64_t> collectives_of(const HangLayout& layout, const Scratch& scratch) {
+// How many calls a step of a rank has: collectives, at which any fault is planted, and all, with messages, at which a
+// rank can be stopped or killed.
+struct Calls {
+  int64_t collectives, all;
+  int64_t of(const std::string& fault) const { return fault == "stop" || fault == "kill" ? all : collectives; }
+};
+
+// Of each rank.
+std::vector<Calls> calls_of(const HangLayout& layout, const Scratch& scratch) {
   const Result result = succeed(mpirun(layout.ranks, MEGALITH_PLANTED_HANGS, planted(layout, ".", 60, 1)), scratch);
-  std::vector<int64_t> calls;
+  std::vector<Calls> calls;
   for (const std::string& line : lines_with(result.out, " collectives"))
-    calls.push_back(std::stoll(line.substr(line.find(": ") + 2)));
+    calls.push_back({std::stoll(line.substr(line.find(": ") + 2)), std::stoll(line.substr(line.find(" of ") + 4))});
   EXPECT_EQ(calls.size(), static_cast<size_t>(layout.ranks)) << result.text();
   return calls;
 }
@@ -105,17 +122,16 @@ TEST(Hang, random_faults_are_named) {
   const std::array<std::string, 5> faults{"stop", "skip", "kill", "bytes", "other"};
   std::map<std::string, std::array<int, 3>> table;  // planted, named rightly, in time
   double slowest = 0;
-  std::map<int, std::vector<int64_t>> collectives;
+  std::map<int, std::vector<Calls>> all_calls;
   int without = 0;  // went through: what came fitted by chance
   for (int i = 0; i < wanted + without; i++) {
     const Scratch scratch;
     const auto of = static_cast<size_t>(i) % hang_layouts.size();
     PlantedHang p{.layout = hang_layouts[of], .fault = faults[static_cast<size_t>(i) % faults.size()]};
-    if (!collectives.contains(static_cast<int>(of)))
-      collectives[static_cast<int>(of)] = collectives_of(p.layout, scratch);
+    if (!all_calls.contains(static_cast<int>(of))) all_calls[static_cast<int>(of)] = calls_of(p.layout, scratch);
     p.rank = static_cast<int>(random() % static_cast<unsigned>(p.layout.ranks));
     p.step = 3 + static_cast<int64_t>(random() % 4);
-    const int64_t calls = collectives[static_cast<int>(of)][static_cast<size_t>(p.rank)];
+    const int64_t calls = all_calls[static_cast<int>(of)][static_cast<size_t>(p.rank)].of(p.fault);
     p.call = 1 + static_cast<int64_t>(random()) % calls;
     const Result result = run_planted(p, scratch);
     if (result.status == 0) {

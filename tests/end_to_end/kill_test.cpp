@@ -10,7 +10,7 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
-#include "tests/end_to_end/helpers.h"
+#include "tests/end_to_end/layout.h"
 #include "tests/long_tests.h"
 
 namespace megalith::e2e {
@@ -19,16 +19,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t keep = 2;
-const int64_t wanted_kills = taken("Kill.kills"), all_steps = taken("Kill.steps");
+const int64_t all_steps = taken("Kill.steps");
 
 // Small and quick, but with everything that a resume must restore: shuffling over many epochs, dropout, accumulation.
 void write_config(const std::string& path) {
-  write_file(path, fmt::format("[model]\nlayers = 2\nhidden = 64\nheads = 4\nvocab = 257\ncontext = 32\ndropout = 0.1\n"
-                               "[data]\ntrain = \"{}/tokens.bin\"\n"
-                               "[batch]\nsequence_length = 16\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
-                               "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\n"
-                               "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\nsettle = 0\n[run]\noutput = \"run\"\n",
-                               reference("tiny"), all_steps, keep));
+  write_file(path, fmt::format(
+                       "[model]\nlayers = 4\nhidden = 64\nheads = 4\nvocab = 257\ncontext = 32\ndropout = 0.1\n"
+                       "[data]\ntrain = \"{}/tokens.bin\"\n"
+                       "[batch]\nsequence_length = 16\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+                       "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\n"
+                       "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\nsettle = 0\n[run]\noutput = \"run\"\n",
+                       reference("tiny"), all_steps, keep));
 }
 
 int64_t step_of(const std::string& path) { return std::stoll(fs::path(path).filename().string().substr(5)); }
@@ -47,11 +48,23 @@ int64_t last_reported(const std::string& out) {
 
 enum class Victim { all, one_rank, mpirun };
 
-TEST(Kill, kills_lose_nothing) {
+struct KilledLayout {
+  std::string name, words;
+  int64_t kills;
+};
+void PrintTo(const KilledLayout& layout, std::ostream* out) { *out << layout.words; }
+
+class KilledLayouts : public testing::TestWithParam<KilledLayout> {};
+
+TEST_P(KilledLayouts, lose_nothing) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
   write_config(scratch / "config.toml");
-  train(scratch.folder(), 2, {"run.output=whole", "checkpoint.every=0"});
+  const int64_t wanted_kills = GetParam().kills;
+  const Args layout = overrides_of(GetParam().words);
+  Args command{"train", "config.toml"}, uninterrupted{"run.output=whole", "checkpoint.every=0"};
+  for (Args* args : {&command, &uninterrupted}) args->insert(args->end(), layout.begin(), layout.end());
+  train(scratch.folder(), 2, uninterrupted);
   const std::vector<Step> whole = read_steps(scratch / "whole");
   ASSERT_EQ(whole.size(), static_cast<size_t>(all_steps));
 
@@ -65,7 +78,7 @@ TEST(Kill, kills_lose_nothing) {
   const double begin = now();
   while (kills < wanted_kills || !before.empty()) {
     const bool enough = kills >= wanted_kills;
-    Process process(mpirun(2, {"train", "config.toml"}), scratch.folder());
+    Process process(mpirun(2, command), scratch.folder());
     // The first and one in five die on their way up; the others once they have saved again, so that the run gets on.
     const bool early = kills == 0 || random() % 5 == 0;
     const int64_t newest = before.empty() ? 0 : step_of(before.front());
@@ -153,6 +166,15 @@ TEST(Kill, kills_lose_nothing) {
   EXPECT_GE(while_saving, wanted_kills / 60) << "among few kills there may be none";
   EXPECT_GE(completed, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kill, KilledLayouts,
+                         testing::Values(KilledLayout{"sharded", "", taken("Kill.kills")},
+                                         KilledLayout{"halves", "pipeline=2 schedule=zb_h1",
+                                                      taken("Kill.kills_of_layouts")},
+                                         KilledLayout{"halves_in_chunks", "pipeline=2 virtual=2 schedule=zb_h1",
+                                                      taken("Kill.kills_of_layouts")},
+                                         KilledLayout{"pieces", "tensor=2 pieces=2", taken("Kill.kills_of_layouts")}),
+                         [](const auto& suite) { return suite.param.name; });
 
 // The others end, within 30 s and not in silence, whichever of them dies.
 TEST(Kill, a_rank_that_dies_ends_the_others) {

@@ -21,6 +21,7 @@ const std::map<std::string, Args>& dictionary() {
                                                     {"pipeline=", {"parallel.pipeline_parallel_degree="}},
                                                     {"virtual=", {"parallel.virtual_stages="}},
                                                     {"gpipe", {"parallel.pipeline_schedule=gpipe"}},
+                                                    {"schedule=", {"parallel.pipeline_schedule="}},
                                                     {"active=", {"parallel.active_microbatches="}},
                                                     {"layers=", {"parallel.layers_per_stage="}},
                                                     {"full_shard", {"parallel.sharding_strategy=full_shard"}},
@@ -42,6 +43,8 @@ const std::map<std::string, Args>& dictionary() {
                                                     {"clip=", {"optimizer.gradient_clip="}}};
   return words;
 }
+
+const std::set<std::string> schedules = {"1f1b", "gpipe", "zb_h1"};
 
 using Keys = std::map<std::string, std::string>;
 
@@ -124,12 +127,11 @@ std::set<std::string> mechanisms_of(int ranks, const Args& overrides) {
     if (condition) used.insert(mechanism);
   };
   const bool tensor = d.tensor > 1, pipeline = d.pipeline > 1, shard = d.shard > 1;
-  const bool gpipe = d.word("parallel.pipeline_schedule", "1f1b") == "gpipe";
   use(tensor, "tensor");
   use(tensor && d.word("parallel.sequence_parallel", "false") == "true", "sequence");
   use(tensor && d.word("parallel.prescaled_batch", "true") == "false", "prescaled_batch off");
-  use(pipeline && !gpipe, "1f1b");
-  use(pipeline && gpipe, "gpipe");
+  use(tensor && d.number("parallel.tensor_pieces", 0) > 0, "tensor_pieces");
+  use(pipeline, d.word("parallel.pipeline_schedule", "1f1b"));
   use(pipeline && d.number("parallel.virtual_stages", 1) > 1, "interleaved");
   use(pipeline && d.number("parallel.active_microbatches", 0) > 0, "active_microbatches");
   use(pipeline && d.word("parallel.layers_per_stage", "") != "", "layers_per_stage");
@@ -144,24 +146,28 @@ std::set<std::string> mechanisms_of(int ranks, const Args& overrides) {
 }
 
 const std::set<std::string>& all_mechanisms() {
-  static const std::set<std::string> all = {"tensor",
-                                            "sequence",
-                                            "prescaled_batch off",
-                                            "1f1b",
-                                            "gpipe",
-                                            "interleaved",
-                                            "active_microbatches",
-                                            "layers_per_stage",
-                                            "full_shard",
-                                            "shard_grad_op",
-                                            "shard_optimizer",
-                                            "no_shard",
-                                            "placement",
-                                            "recompute",
-                                            "sharded_data_parallel_degree",
-                                            "hierarchical_allgather",
-                                            "replicate_below",
-                                            "max_live_parameters"};
+  static const std::set<std::string> others = {"tensor",
+                                               "sequence",
+                                               "prescaled_batch off",
+                                               "tensor_pieces",
+                                               "interleaved",
+                                               "active_microbatches",
+                                               "layers_per_stage",
+                                               "full_shard",
+                                               "shard_grad_op",
+                                               "shard_optimizer",
+                                               "no_shard",
+                                               "placement",
+                                               "recompute",
+                                               "sharded_data_parallel_degree",
+                                               "hierarchical_allgather",
+                                               "replicate_below",
+                                               "max_live_parameters"};
+  static const std::set<std::string> all = [] {
+    std::set<std::string> both = others;
+    both.insert(schedules.begin(), schedules.end());
+    return both;
+  }();
   return all;
 }
 
@@ -172,9 +178,9 @@ bool exclude_each_other(const std::string& a, const std::string& b) {
   // Only full_shard gives gathered layers back before the update.
   static const std::set<std::string> keep = {"shard_grad_op", "shard_optimizer"};
   const auto either = [&](const auto& law) { return law(a, b) || law(b, a); };
-  return (a != b && strategies.contains(a) && strategies.contains(b)) || either([&](const auto& x, const auto& y) {
-           return (x == "1f1b" && y == "gpipe") || (x == "no_shard" && gathers.contains(y)) ||
-                  (x == "max_live_parameters" && keep.contains(y));
+  const auto two_of = [&](const std::set<std::string>& one) { return a != b && one.contains(a) && one.contains(b); };
+  return two_of(strategies) || two_of(schedules) || either([&](const auto& x, const auto& y) {
+           return (x == "no_shard" && gathers.contains(y)) || (x == "max_live_parameters" && keep.contains(y));
          });
 }
 

@@ -42,6 +42,8 @@ const std::vector<Twins> twins = {
     {everything, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 active=2 microbatch=1"},
     {everything, "small", 2, "pipeline=2 virtual=2 microbatch=1", "pipeline=2 virtual=2 gpipe microbatch=1"},
     {everything, "odd", 8, "pipeline=4 virtual=2", "pipeline=4 virtual=2 gpipe active=2 recompute shard_grad_op"},
+    {everything, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 schedule=zb_h1 microbatch=1"},
+    {everything, "small", 2, "pipeline=2 virtual=2 microbatch=1", "pipeline=2 virtual=2 schedule=zb_h1 microbatch=1"},
     // A batch by another name.
     {everything, "tiny", 4, "tensor=2 microbatch=4", "tensor=2 unscaled microbatch=2"},
     // On other ranks.
@@ -118,6 +120,7 @@ const std::vector<Move> moves = {
     {"small", 4, "tensor=4", 4, "pipeline=4 microbatch=1"},
     {"small", 4, "pipeline=4 microbatch=1", 1, "no_shard"},
     {"small", 2, "pipeline=2 virtual=2 microbatch=2", 2, "full_shard"},
+    {"small", 2, "pipeline=2 virtual=2 schedule=zb_h1", 4, "tensor=2 pieces=2 pipeline=2 schedule=zb_h1"},
     {"tiny", 4, "tensor=4 sequence", 4, "shard_optimizer microbatch=1"},
     {"tiny", 8, "tensor=2 pipeline=2 shard_grad_op microbatch=1", 3, "full_shard microbatch=2"},
     {"tiny", 1, "no_shard", 8, "tensor=4 sequence pipeline=2 gpipe microbatch=1"},

@@ -64,6 +64,16 @@ const std::vector<Layout> layouts = {
     {"small", 8,
      "pipeline=2 gpipe active=3 nodes=4 two_level live=400000 replicate=20000 recompute=contiguous offload "
      "order=pipeline,shard,tensor,data microbatch=1"},
+    {"small", 2, "pipeline=2 schedule=zb_h1 microbatch=1"},
+    {"small", 8, "pipeline=2 virtual=2 schedule=zb_h1 shard_optimizer shard=2 microbatch=1"},
+    {"small", 8,
+     "pipeline=2 virtual=2 schedule=zb_h1 active=2 nodes=4 two_level live=400000 replicate=20000 recompute "
+     "order=pipeline,shard,tensor,data microbatch=1"},
+    {"small", 8, "tensor=2 sequence unscaled pieces=2 pipeline=2 schedule=zb_h1 layers=1,3 shard_grad_op microbatch=1"},
+    {"tiny", 8, "tensor=2 pieces=2 pipeline=2 schedule=zb_h1 no_shard order=pipeline,data,tensor,shard microbatch=1"},
+    {"small", 8, "tensor=2 pieces=2 full_shard nodes=4 two_level live=400000 replicate=20000 microbatch=2"},
+    {"small", 8, "tensor=2 sequence pieces=3 pipeline=2 virtual=2 gpipe active=2 shard_optimizer microbatch=2"},
+    {"tiny", 8, "tensor=2 pieces=2 full_shard shard=2 microbatch=1"},
     {"odd", 3, "tensor=3"},
     {"odd", 6, "tensor=6 sequence"},
     {"odd", 8, "pipeline=8 microbatch=1"},

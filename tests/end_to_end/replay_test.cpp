@@ -12,6 +12,23 @@
 namespace megalith::e2e {
 namespace {
 
+// Writes a value over all elements of a tensor in a checkpoint, as if the run had saved it.
+void fill_in_checkpoint(const std::string& folder, const std::string& tensor, float value) {
+  Manifest manifest = read_manifest(folder);
+  int64_t filled = 0;
+  for (FileRecord& file : manifest.files)
+    for (DatasetRecord& d : file.datasets) {
+      if (d.shard.name != tensor) continue;
+      std::string bytes = read_file(folder + "/" + file.name);
+      for (int64_t i = 0; i < d.shard.numel(); i++) std::memcpy(bytes.data() + d.offset + i * 4, &value, sizeof value);
+      d.checksum = checksum_of(bytes.data() + d.offset, d.bytes());
+      write_file(folder + "/" + file.name, bytes);
+      filled += d.shard.numel();
+    }
+  EXPECT_GT(filled, 0) << tensor << " is not in " << folder;
+  write_file(folder + "/manifest.json", to_text(manifest));
+}
+
 // Writes a value over an element of a tensor in a checkpoint, where it is first held, as if the run had saved it.
 void plant_in_checkpoint(const std::string& folder, const std::string& tensor, int64_t element, float value) {
   Manifest manifest = read_manifest(folder);
@@ -48,9 +65,14 @@ std::string named(const Result& result) {
 }
 
 const std::vector<Layout>& replayed_layouts() {
-  static const std::vector<Layout> all = {{"odd", 1, ""},         {"odd", 2, "full_shard"},
-                                          {"odd", 2, "tensor=2"}, {"odd", 2, "pipeline=2 virtual=2"},
-                                          {"odd", 4, "no_shard"}, {"odd", 4, "tensor=2 sequence pipeline=2"}};
+  static const std::vector<Layout> all = {{"odd", 1, ""},
+                                          {"odd", 2, "full_shard"},
+                                          {"odd", 2, "tensor=2"},
+                                          {"odd", 2, "pipeline=2 virtual=2"},
+                                          {"odd", 4, "no_shard"},
+                                          {"odd", 4, "tensor=2 sequence pipeline=2"},
+                                          {"odd", 2, "pipeline=2 virtual=2 schedule=zb_h1"},
+                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"}};
   return all;
 }
 
@@ -71,6 +93,33 @@ TEST(Replay, names_what_was_planted_in_every_layout) {
     EXPECT_EQ(count(result.out, "step 3: loss nan, norm nan; skipped"), 1u) << result.text();
     EXPECT_EQ(count(result.out, "microbatch 0 (samples "), 1u) << result.text();
   }
+}
+
+// A gradient that overflows, of a matrix and of its inputs: what a layer's backward pass does in its second half, where
+// it has two, and in its first.
+TEST(Replay, names_an_overflow_in_either_half_of_a_backward_pass) {
+  const Scratch scratch;
+  write_odd(scratch);
+  train(scratch.folder(), 1, {"train.steps=2"});
+  const std::string checkpoint = scratch / "run/checkpoints/step-00000002";
+  const auto fill = [&](const std::string& tensor, float value) {
+    fill_in_checkpoint(checkpoint, "parameters/" + tensor, value);
+  };
+  const auto expect_named = [&](const std::string& op) {
+    for (const Layout& layout : {Layout{"odd", 1, ""}, replayed_layouts().end()[-2], replayed_layouts().back()}) {
+      SCOPED_TRACE(layout.words);
+      const Result result = replay_on(scratch, layout.ranks, layout.words, {"--step", "3"});
+      EXPECT_EQ(result.status, 0) << result.text();
+      EXPECT_EQ(named(result), op + " in the backward pass of block 5") << result.text();
+    }
+  };
+  fill("ln_f.weight", 1e15f);  // all gradients are large
+  fill("h.5.ln_2.weight", 1e34f);
+  fill("h.5.mlp.c_fc.weight", 0);
+  expect_named("linear_backward_weight");
+  for (const char* zero : {"h.5.ln_1.weight", "h.5.ln_1.bias"}) fill(zero, 0);
+  fill("h.5.attn.c_attn.weight", 1e37f);
+  expect_named("linear_backward_input");
 }
 
 // Weights that a learning rate has ruined: every layout overflows in the same op, and the run's own has its bits.

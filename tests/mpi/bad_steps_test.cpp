@@ -51,6 +51,17 @@ std::vector<Config> spoilt_layouts() {
   add(1, 2, full_shard, 0, [](Config& c) { c.parallel.virtual_stages = 2; });
   add(1, 4, shard_optimizer, 0, [](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::gpipe; });
   add(2, 2, shard_grad_op, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
+  for (const PipelineSchedule schedule : schedules_in_halves) {
+    add(1, 2, full_shard, 0, [=](Config& c) {
+      c.parallel.pipeline_schedule = schedule;
+      c.parallel.virtual_stages = 2;
+    });
+    add(2, 2, shard_optimizer, 0, [=](Config& c) {
+      c.parallel.pipeline_schedule = schedule;
+      c.parallel.sequence_parallel = true;
+      c.parallel.tensor_pieces = 2;
+    });
+  }
   return all;
 }
 
@@ -102,8 +113,8 @@ std::function<void(SmallRun&)> in_row(const std::string& what, int64_t row) {
     });
   };
 }
-// An element of the gradient of layer 5, while it is made, on the last rank of those that make it. Tensor-parallel
-// ranks have it each for itself, and this one is not the one whose copy counts in the norm.
+// An element of the gradient of layer 5, when a microbatch has added to it, on the last rank of those that make it.
+// Tensor-parallel ranks have it each for itself, and this one is not the one whose copy counts in the norm.
 void in_gradient_of_one_rank(SmallRun& run) {
   const auto here = [&] {
     for (const UnitPlan& unit : run.plan.units)
@@ -115,14 +126,16 @@ void in_gradient_of_one_rank(SmallRun& run) {
   for (int r = 0; r < session().size(); r++)
     if (have[static_cast<size_t>(r)]) last = r;
   if (last != session().rank()) return;
-  run.trainer.stage().observe([&run](const std::string& name, int64_t, Tensor) {
-    if (name != "d h.4") return;
-    for (size_t u = 0; u < run.plan.units.size(); u++)
-      if (const UnitPlan& unit = run.plan.units[u]; unit.name == "block 5") {
-        constexpr Param bias{1};
-        CHECK(unit.params[1].spec.name == "h.5.ln_1.bias", "another parameter");
-        spoil(run.trainer.stage().sharding().gradients(u)[bias].flat(3, 4));
-      }
+  run.trainer.stage().follow([&run, made = Instruction::none](const Instruction* i) mutable {
+    if (made != Instruction::none) {
+      constexpr Param bias{1};
+      const auto unit = static_cast<size_t>(made);
+      CHECK(run.plan.units[unit].params[1].spec.name == "h.5.ln_1.bias", "another parameter");
+      spoil(run.trainer.stage().sharding().gradients(unit)[bias].flat(3, 4));
+    }
+    using enum Instruction::Op;
+    const bool makes = i && i->layer == 5 && (i->op == backward || i->op == backward_weight);
+    made = makes ? i->unit : Instruction::none;
   });
 }
 
@@ -189,6 +202,7 @@ TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
       fault.plant(run);
       const StepScalars bad = run.step(1);
       run.trainer.stage().observe({});
+      run.trainer.stage().follow({});
       expect_found_out(run, bad, fault);
       EXPECT_TRUE(bits_of(run) == before) << "something was updated";
       for (int64_t s : {2, 3}) expect_equal(run.step(s), expected[s - 2]);

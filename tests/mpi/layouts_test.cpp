@@ -54,6 +54,7 @@ std::vector<Config> layouts(int ranks) {
           if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
           if (n % 4 == 2) c.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
           if (n % 5 == 2) c.parallel.active_microbatches = 2;
+          if (tensor > 1 && n % 3 == 1) c.parallel.tensor_pieces = 2;
           for (size_t kind = n; kind == n || !is_valid(c); kind++)
             c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];
           if (degree > 2 && degree % 2 == 0) {

@@ -1,15 +1,16 @@
 // Trains a small model, and plants what makes the ranks of a job wait for ever: on one rank, in one step, at one of the
-// collectives that it makes there. (A message that is left out leaves nobody waiting where MPI sends it off at once.)
+// calls that it makes there. (A message that is left out leaves nobody waiting where MPI sends it off at once.)
 //
-//   planted_hangs FOLDER TIMEOUT TENSOR PIPELINE STEPS [FAULT RANK STEP CALL]
+//   planted_hangs FOLDER TIMEOUT TENSOR PIPELINE VIRTUAL SCHEDULE STEPS [FAULT RANK STEP CALL]
 //
-// FAULT is skip, other (a barrier instead), bytes (half of them), stop (SIGSTOP), kill
-// (SIGKILL), slow (for half of the time-out); FOLDER/planted is written then. Rank 0 prints how many collectives a step
-// of each rank has.
+// FAULT is skip, other (a barrier instead), bytes (half of them), stop (SIGSTOP), kill (SIGKILL), slow (for half of the
+// time-out); FOLDER/planted is written then. CALL is the number of a collective, or where the rank is stopped or killed
+// of any call, messages as well. Rank 0 prints how many of both a step of each rank has.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -17,6 +18,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "configs/choices.h"
+#include "kernels/system/check.h"
 #include "tests/pure/small_run.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
@@ -34,15 +37,18 @@ struct Fault {
 
   // These are of this rank, and change as it goes on.
   bool mine = false;
-  int64_t now = 0, calls = 0;
+  int64_t now = 0, collectives = 0, calls = 0;
 
   void begin_step(int64_t step_now) {
     now = step_now;
-    calls = 0;
+    collectives = calls = 0;
   }
   // Whether the call that begins here is the one; what need not change the call is done.
-  bool here() {
-    if (++calls != call || now != step || !mine) return false;
+  bool here(bool message = false) {
+    calls++;
+    collectives += !message;
+    const bool ends = name == "stop" || name == "kill";
+    if ((message && !ends) || (ends ? calls : collectives) != call || now != step || !mine) return false;
     std::ofstream(folder + "/planted") << name;
     if (name == "stop") raise(SIGSTOP);
     if (name == "kill") raise(SIGKILL);
@@ -100,8 +106,14 @@ class FaultyCommunicator : public Communicator {
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return planted(s, [&](bool) { return inner_->broadcast(s, data, root); });
   }
-  Pending do_send(Stream& s, Tensor data, int peer) override { return inner_->send(s, data, peer); }
-  Pending do_recv(Stream& s, Tensor data, int peer) override { return inner_->recv(s, data, peer); }
+  Pending do_send(Stream& s, Tensor data, int peer) override {
+    fault_.here(true);
+    return inner_->send(s, data, peer);
+  }
+  Pending do_recv(Stream& s, Tensor data, int peer) override {
+    fault_.here(true);
+    return inner_->recv(s, data, peer);
+  }
   void do_barrier() override {
     Stream s(World::cpu);
     inner_->barrier(s);
@@ -119,7 +131,14 @@ class FaultyCommunicator : public Communicator {
   Fault& fault_;
 };
 
-Config layout(int ranks, int tensor, int pipeline) {
+PipelineSchedule schedule_of(const std::string& word) {
+  const auto& words = enum_words<PipelineSchedule>;
+  const auto found = std::ranges::find(words, word);
+  CHECK(found != words.end(), "{} is no schedule", word);
+  return static_cast<PipelineSchedule>(found - words.begin());
+}
+
+Config layout(int ranks, int tensor, int pipeline, int virtual_stages, PipelineSchedule schedule) {
   Config config = small_config();
   config.model = {.layers = 4, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0};
   config.batch = {.sequence_length = 12, .global_batch_size = 8, .microbatch_size = 1};
@@ -131,6 +150,8 @@ Config layout(int ranks, int tensor, int pipeline) {
     config.parallel.sequence_parallel = ranks > 2;
   }
   config.parallel.pipeline_parallel_degree = pipeline;
+  config.parallel.virtual_stages = virtual_stages;
+  config.parallel.pipeline_schedule = schedule;
   config.parallel.sharded_data_parallel_degree = ranks / tensor / pipeline;
   return resolve(config);
 }
@@ -143,9 +164,10 @@ void train(const Session& session, const Config& config, int64_t steps, Fault& f
     session.recorded()->recorder().begin_step(step);
     run.step(step - 1);
     if (step > 1) continue;
-    const std::vector<int64_t> calls = of_all_ranks(session, fault.calls);
+    const std::vector<int64_t> collectives = of_all_ranks(session, fault.collectives),
+                               calls = of_all_ranks(session, fault.calls);
     for (size_t r = 0; r < calls.size() && session.rank() == 0; r++)
-      fmt::print("rank {}: {} collectives\n", r, calls[r]);
+      fmt::print("rank {}: {} collectives of {} calls\n", r, collectives[r], calls[r]);
     std::fflush(stdout);
   }
 }
@@ -153,7 +175,7 @@ void train(const Session& session, const Config& config, int64_t steps, Fault& f
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 6) return 2;
+  if (argc < 8) return 2;
   const std::string folder = argv[1];
   Fault fault;
   fault.folder = folder;
@@ -161,18 +183,20 @@ int main(int argc, char** argv) {
   CommunicationConfig communication;
   communication.timeout = fault.timeout;
   const std::unique_ptr<Session> session = open_session(communication, &argc, &argv);
-  if (argc > 9) {
-    fault.name = argv[6];
-    fault.rank = std::atoi(argv[7]);
-    fault.step = std::atoll(argv[8]);
-    fault.call = std::atoll(argv[9]);
+  if (argc > 11) {
+    fault.name = argv[8];
+    fault.rank = std::atoi(argv[9]);
+    fault.step = std::atoll(argv[10]);
+    fault.call = std::atoll(argv[11]);
     fault.mine = fault.rank == session->rank();
   }
   // As in a run that saves before it ends: mpirun's request, when a rank has died, does not end the others at once.
   ::signal(SIGTERM, SIG_IGN);
   try {
     session->dump_into(folder + "/calls", folder + "/log.txt");
-    train(*session, layout(session->size(), std::atoi(argv[3]), std::atoi(argv[4])), std::atoll(argv[5]), fault);
+    const Config config =
+        layout(session->size(), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]), schedule_of(argv[6]));
+    train(*session, config, std::atoll(argv[7]), fault);
   } catch (const std::exception& e) {
     fmt::print(stderr, "planted_hangs: rank {}: {}\n", session->rank(), e.what());
     session->abort(1);
