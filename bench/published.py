@@ -2,6 +2,7 @@
 """Holds predicted step times against published ones.
 
     bench/published.py [--rows FOLDER] [--program MEGALITH] [--json FILE] [--fit | --cross-validate | --data-sheets]
+    bench/published.py --schedules [--program MEGALITH] [--json FILE] [--data-sheets]
 
 Each usable row of the folder's CSV files (their README says where they come from) becomes a config, with a hardware
 profile of configs/hardware and the [stack] of the program that was measured, from bench/stacks. `megalith plan
@@ -10,7 +11,8 @@ profile of configs/hardware and the [stack] of the program that was measured, fr
 --fit fits the numbers of profiles and stacks to all rows and prints them. --cross-validate predicts each source with
 numbers fitted to the others: what belongs to its own stack or device alone is then as counted. --data-sheets has nothing
 that was fitted: peak rates and bandwidths as they stand, and what counting and other papers say (written down when the
-fit was known, but not changed by it).
+fit was known, but not changed by it). --schedules predicts the rows of bench/published, which nothing is fitted to: runs
+that differ in their pipeline schedule alone.
 The JSON has `rows`: source, line, predicted and measured seconds.
 """
 
@@ -189,6 +191,37 @@ def validation(row, line):
                 strategy="shard_optimizer" if row["zero"] == "ZeRO-1" else "no_shard")
 
 
+# Of the paper's schedules, those that Megalith has. ZB-1p is ZB-H1 where the paper's search finds nothing better in that
+# memory: its table 5 has the same bubbles for both.
+SCHEDULES = {"1F1B": "1f1b", "ZB-1p": "zb_h1"}
+
+
+def zero_bubble(row):
+    """Qi et al., arXiv 2401.10241, tables 4, 6, 11 and 12: GPT-3's models in Megatron-LM, nothing but pipeline parallelism.
+
+    Read in the paper's PDF of 2024-01-17 (sail-sg/zero-bubble-pipeline-parallelism 3a91d0c, paper.pdf). A100s of 80 GB on nodes
+    of 8, RoCE, in fp16. Nothing is recomputed, attention is not fused (table 1 counts 5 a s h of it, and the memory agrees).
+    The first and the last stage have a layer less than the others. The vocabulary is not said: the sizes of the four models,
+    as rounded, leave 27 to 34 thousand. In table 11 the second rows of 14.6B and 28.3B say 32 microbatches; their ZB-2p is
+    that of 64 and 128 in table 4.
+    """
+    schedule, gpus, microbatches = row["schedule"], int(row["gpus"]), int(row["microbatches"])
+    if schedule == "ZB-2p" and microbatches <= gpus:
+        schedule = "ZB-1p"  # appendix H: then they are essentially the same
+    if schedule == "1F1B-I":
+        raise Unusable("its first and its last chunk have no layer, and Megalith's have one at least")
+    if schedule not in SCHEDULES:
+        raise Unusable("a schedule that Megalith does not have: " + schedule)
+    layers, microbatch = int(row["L"]), int(row["mbs"])
+    inner = (layers + 2) // gpus
+    batch = microbatch * microbatches
+    return dict(group=(int(row["table"]), row["model"], gpus, microbatch, microbatches), schedule=SCHEDULES[schedule],
+                profile="dgx_a100", stack="megatron", gpus=gpus, seconds=batch / gpus / number(row["samples_per_gpu_s"]),
+                layers=layers, hidden=int(row["h"]), heads=int(row["heads"]), vocab=32000, sequence=int(row["seq"]),
+                batch=batch, microbatch=microbatch, tensor=1, pipeline=gpus, sequence_parallel=False, recompute=False,
+                strategy="no_shard", layers_per_stage=[inner - 1] + (gpus - 2) * [inner] + [inner - 1])
+
+
 SOURCES = {"hagemann": ("hagemann_2311.05610.csv", hagemann), "bigscience": ("bigscience_prequel.csv", bigscience),
            "llm_foundry": ("llm_foundry.csv", llm_foundry), "validation": ("validation.csv", validation)}
 
@@ -209,6 +242,17 @@ def read_rows(folder):
     return usable, left_out
 
 
+def read_schedules():
+    usable, left_out = [], []
+    with open(os.path.join(HERE, "published", "zero_bubble_2401.10241.csv"), newline="") as file:
+        for line, row in enumerate(csv.DictReader(file), 2):
+            try:
+                usable.append(dict(zero_bubble(row), source="zero_bubble", line=line))
+            except Unusable as reason:
+                left_out.append(("zero_bubble", line, str(reason)))
+    return usable, left_out
+
+
 def config_of(row, profile):
     strategy = row["strategy"] if row["gpus"] > row["tensor"] * row["pipeline"] else "no_shard"
     return f"""[model]
@@ -226,6 +270,8 @@ tensor_parallel_degree = {row["tensor"]}
 sequence_parallel = {str(row["sequence_parallel"]).lower()}
 pipeline_parallel_degree = {row["pipeline"]}
 virtual_stages = {row.get("virtual", 1)}
+pipeline_schedule = "{row.get("schedule", "1f1b")}"
+layers_per_stage = "{" ".join(map(str, row.get("layers_per_stage", [])))}"
 sharding_strategy = "{strategy}"
 [memory]
 activation_checkpointing = "{"each" if row["recompute"] else "none"}"
@@ -336,11 +382,37 @@ def summary(rows):
     print(f"best of the three predicted best within 5 % of the best: {sum(near)} of {len(near)} groups")
 
 
+def compare_schedules(rows):
+    """A line for each shape: how long each schedule took, and how much less than 1F1B."""
+    groups = {}
+    for r in rows:
+        groups.setdefault(r["group"], {})[r["schedule"]] = r
+    print(f"{'table, model, GPUs, microbatch, number':<40}{'schedule':>9}{'measured':>10}{'predicted':>11}{'':>8}"
+          f"{'less than 1F1B':>16}{'predicted':>11}")
+    missed = {}
+    for group, by_schedule in groups.items():
+        base = by_schedule["1f1b"]
+        for schedule, r in by_schedule.items():
+            error = r["predicted"] / r["seconds"] - 1
+            gains = [1 - r[key] / base[key] for key in ("seconds", "predicted")]
+            missed.setdefault(schedule, []).append((error, gains[1] - gains[0]))
+            shown = f"{100 * gains[0]:>15.1f}%{100 * gains[1]:>10.1f}%" if r is not base else ""
+            print(f"{', '.join(map(str, group)):<40}{schedule:>9}{r['seconds']:>9.3f}s{r['predicted']:>10.3f}s"
+                  f"{100 * error:>+7.1f}%{shown}")
+    for schedule, errors in missed.items():
+        times, gains = zip(*errors)
+        print(f"{schedule}: {len(times)} rows, time {100 * percentile([abs(t) for t in times], 0.5):.1f} % off in the median, "
+              f"{100 * percentile([abs(t) for t in times], 0.9):.1f} % at the 90th percentile, bias {100 * percentile(times, 0.5):+.1f} %"
+              + ("" if schedule == "1f1b" else f"; what it saves, {100 * percentile([abs(g) for g in gains], 0.5):.1f} and "
+                 f"{100 * percentile([abs(g) for g in gains], 0.9):.1f} points, bias {100 * percentile(gains, 0.5):+.1f}"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=os.path.join(os.path.dirname(ROOT), "shared", "published"))
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
     parser.add_argument("--json")
+    parser.add_argument("--schedules", action="store_true")
     numbers = parser.add_mutually_exclusive_group()
     numbers.add_argument("--fit", action="store_true")
     numbers.add_argument("--cross-validate", action="store_true")
@@ -349,7 +421,9 @@ def main():
                         "calibrated.collective_delay,calibrated.overlap,calibrated.microbatch,"
                         "calibrated.step,stack.elementwise")
     args = parser.parse_args()
-    usable, left_out = read_rows(args.rows)
+    if args.schedules and (args.fit or args.cross_validate):
+        parser.error("nothing is fitted to the rows of --schedules")
+    usable, left_out = read_schedules() if args.schedules else read_rows(args.rows)
     with tempfile.TemporaryDirectory() as scratch:
         profiles = os.path.join(scratch, "profiles")
         os.makedirs(profiles)
@@ -378,7 +452,10 @@ def main():
             row["predicted"] = run["predicted"]
         for f in found["fitted"]:
             print(f"{f['key']:<30}{f['before']:>10.4g} -> {f['after']:<10.4g} {f['scope']}")
-    summary(usable)
+    if args.schedules:
+        compare_schedules(usable)
+    else:
+        summary(usable)
     reasons = {}
     for source, line, reason in left_out:
         reasons.setdefault((source, reason), []).append(line)
