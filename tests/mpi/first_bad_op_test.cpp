@@ -194,6 +194,26 @@ TEST(FirstBadOp, IsTheOneThatReadsWhatWasPlanted) {
   }
 }
 
+// Where matrices have adapters, so are theirs: the product comes before what collects it.
+TEST(FirstBadOp, IsTheProductOfAnAdaptersGradientUnderEverySchedule) {
+  std::vector<PipelineSchedule> schedules{PipelineSchedule::one_f_one_b};
+  schedules.insert(schedules.end(), std::begin(schedules_in_halves), std::end(schedules_in_halves));
+  for (const PipelineSchedule schedule : schedules) {
+    std::optional<Config> layout = laid_out(looked_at_model(), 1, 2, ShardingStrategy::full_shard);
+    if (!layout) return;
+    layout->parallel.pipeline_schedule = schedule;
+    layout->parallel.virtual_stages = 2;
+    layout->model.adapter.rank = 2;
+    SCOPED_TRACE(described(*layout));
+    SmallRun run = on_all_ranks(*layout);
+    overflow_gradient_of_matrix(run);
+    const std::optional<BadOp> first = look_at_step(run, 0);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->op, "linear_backward_weight");
+    EXPECT_EQ(first->part, "the backward pass of block 5");
+  }
+}
+
 // 16 bits cannot hold these: in fp16 a product above 65504, in bf16 one above 3.4e38.
 TEST(FirstBadOp, NamesAnOverflow) {
   for (Config layout : looked_at_layouts())
