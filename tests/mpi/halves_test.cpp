@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "kernels/gemm_cpu.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/planner/dry_run.h"
 
@@ -18,6 +19,33 @@ struct Case {
   int shards;
   std::function<void(Config&)> change;
 };
+
+// In 1F1B, products for the gradients of inputs are whole; in halves they are cut.
+std::vector<Case> cases_in_pieces() {
+  if (!cpu::rows_keep_their_bits()) return {};
+  const auto in_pieces = [](const auto& change) {
+    return [=](Config& c) {
+      c.batch.microbatch_size = 4;
+      c.parallel.tensor_pieces = 2;
+      change(c);
+    };
+  };
+  const auto beside_fp32 = [](Config& c) {
+    c.parallel.sequence_parallel = true;
+    c.precision.compute = ComputeType::bf16;
+    c.precision.residual = ResidualType::fp32;
+  };
+  const auto adapters = [](Config& c) {
+    c.parallel.sequence_parallel = true;
+    c.model.adapter.rank = 2;
+    c.model.adapter.dropout = 0.1;
+  };
+  return {
+      {"tensor in pieces", 2, 2, full_shard, 0, in_pieces([](Config&) {})},
+      {"sequence in pieces", 2, 2, full_shard, 0, in_pieces([](Config& c) { c.parallel.sequence_parallel = true; })},
+      {"sequence of fp32 residuals in pieces", 2, 2, shard_optimizer, 0, in_pieces(beside_fp32)},
+      {"adapters in pieces", 2, 2, full_shard, 0, in_pieces(adapters)}};
+}
 
 std::vector<Case> cases() {
   using Kind = ActivationCheckpointing::Kind;
@@ -144,7 +172,9 @@ std::optional<Config> as_v(Config config, PipelineSchedule kind) {
 
 TEST(Halves, GiveTheBitsOfOneForwardOneBackward) {
   size_t ran = 0, in_v = 0;
-  for (const Case& each : cases()) {
+  std::vector<Case> all = cases();
+  for (Case& more : cases_in_pieces()) all.push_back(std::move(more));
+  for (const Case& each : all) {
     std::optional<Config> config = laid_out(deep_model(24), each.tensor, each.pipeline, each.strategy, each.shards);
     if (!config) continue;
     each.change(*config);

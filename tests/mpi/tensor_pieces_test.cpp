@@ -64,10 +64,27 @@ std::vector<Named> layouts_with_sums() {
           c.parallel.virtual_stages = 2;
           c.memory.activation_checkpointing.kind = Kind::selective;
         });
-        add("halves", [](Config& c) {
+        const auto in_halves = [](Config& c) {
           c.parallel.pipeline_parallel_degree = 2;
           c.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
+        };
+        add("halves", in_halves);
+        add("halves in bf16 beside fp32", [&](Config& c) {
+          in_halves(c);
+          c.precision.compute = ComputeType::bf16;
+          c.precision.residual = ResidualType::fp32;
         });
+        if (!llama)
+          add("halves with adapters", [&](Config& c) {
+            in_halves(c);
+            c.adapter.rank = 2;
+            c.adapter.dropout = 0.1;
+          });
+        if (llama && !sequence)
+          add("halves of parallel residuals", [&](Config& c) {
+            in_halves(c);
+            c.model.parallel_residual = true;
+          });
         add("sharded", [](Config& c) { c.parallel.sharding_strategy = ShardingStrategy::shard_grad_op; });
       }
   return all;
@@ -112,9 +129,10 @@ TEST(TensorPieces, GiveTheBitsOfWholeProducts) {
         EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(cut, run.plan, TraceLevel::everything).trace);
         const int64_t beside = overlapped(run.runtime.stream.trace().events());
         // Rows are cut between ranks where each has its own, and a third of them is too little for a piece. Where
-        // gradients of weights come later, nothing is beside whole products.
-        const bool more = (pieces < 3 || !cut.parallel.sequence_parallel) &&
-                          (pieces > 1 || cut.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b);
+        // gradients of weights come later, nothing is beside whole products but what is gathered for these.
+        const bool sequence = cut.parallel.sequence_parallel;
+        const bool more = (pieces < 3 || !sequence) &&
+                          (pieces > 1 || sequence || cut.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b);
         EXPECT_GE(beside, before + (more ? 1 : 0)) << "more pieces, more transfers beside work";
         before = beside;
       }

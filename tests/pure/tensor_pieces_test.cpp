@@ -40,27 +40,72 @@ Prediction predicted(Config config, const Hardware& hardware, int num_ranks, int
   return predict(config, hardware, dry_run_stages(config, hardware.stack, num_ranks, false));
 }
 
-// Each recipe hides half of its sums, and what is estimated without a dry run is nearly the best there is.
+// Returns a recipe for GPUs, on its nodes of 8.
+Config recipe_of(const std::string& name) {
+  Config config = load_config(MEGALITH_SOURCE_DIR "/configs/" + name + ".toml");
+  config.parallel.ranks_per_node = 8;
+  config.run.device = Device::cuda;
+  return config;
+}
+
+// Returns the seconds in which the slowest stage waits for tensor-parallel sums.
+double exposed(const Prediction& p) { return at(p.line.breakdowns[p.slowest], Account::tensor_sums); }
+
+// What is estimated without a dry run is nearly the best there is.
+void expect_nearly_the_best(const Config& config, const Hardware& hardware, int num_ranks) {
+  double best = predicted(config, hardware, num_ranks, 0).seconds;
+  for (int64_t pieces : {1, 2, 3, 4, 8}) best = std::min(best, predicted(config, hardware, num_ranks, pieces).seconds);
+  const int64_t estimated = best_tensor_pieces(config, hardware, num_ranks);
+  EXPECT_LT(predicted(config, hardware, num_ranks, estimated).seconds, 1.015 * best) << "in " << estimated;
+}
+
+// Each recipe hides half of its sums.
 TEST(TensorPieces, HideHalfOfTheSumsOfTheSetups) {
   for (const std::string name : {"10b_p4d", "30b_p4d", "60b_p4d"}) {
-    Config config = load_config(MEGALITH_SOURCE_DIR "/configs/" + name + ".toml");
+    SCOPED_TRACE(name);
+    const Config config = recipe_of(name);
     const Hardware hardware = load_hardware(config.hardware.profile);
     const int num_ranks = static_cast<int>(8 * config.hardware.nodes);
-    config.parallel.ranks_per_node = 8;
-    config.run.device = Device::cuda;
-    const auto exposed = [](const Prediction& p) { return at(p.line.breakdowns[p.slowest], Account::tensor_sums); };
     const Prediction whole = predicted(config, hardware, num_ranks, 0);
     EXPECT_NEAR(whole.line.tensor_sums[whole.slowest], exposed(whole), 1e-9) << "nothing hides them";
     const Prediction recipe = predicted(config, hardware, num_ranks, config.parallel.tensor_pieces);
     EXPECT_LT(exposed(recipe), 0.5 * exposed(whole)) << name;
     EXPECT_GE(recipe.line.tensor_sums[recipe.slowest], whole.line.tensor_sums[whole.slowest]) << "each waits anew";
     EXPECT_LT(recipe.seconds, 1.002 * whole.seconds) << name;
-    double best = whole.seconds;
-    for (int64_t pieces : {1, 2, 3, 4, 8})
-      best = std::min(best, predicted(config, hardware, num_ranks, pieces).seconds);
-    const int64_t estimated = best_tensor_pieces(config, hardware, num_ranks);
-    EXPECT_LT(predicted(config, hardware, num_ranks, estimated).seconds, 1.015 * best) << name << " in " << estimated;
+    expect_nearly_the_best(config, hardware, num_ranks);
   }
+}
+
+// Where the backward pass has two halves, the first has no gradients of weights to hide its sums: its products are cut.
+TEST(TensorPieces, HideSumsOfHalves) {
+  Config config = recipe_of("60b_p4d");
+  const Hardware hardware = load_hardware(config.hardware.profile);
+  config.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
+  config.parallel.active_microbatches = 0;
+  config.memory.activation_checkpointing = {ActivationCheckpointing::Kind::selective};
+  const Prediction whole = predicted(config, hardware, 256, 0), cut = predicted(config, hardware, 256, 3);
+  EXPECT_LT(exposed(cut), 0.35 * exposed(whole));
+  EXPECT_EQ(predicted(config, hardware, 256, 1).seconds, whole.seconds) << "there is nothing beside whole products";
+  expect_nearly_the_best(config, hardware, 256);
+
+  // In the fastest layout of this schedule, most of a transfer's time is its start, so that pieces cost more than they
+  // hide. The gathers for gradients of weights are whole: three of a layer's twelve transfers, all of one size, are
+  // beside products.
+  config.parallel = {.tensor_parallel_degree = 4,
+                     .sequence_parallel = true,
+                     .pipeline_parallel_degree = 16,
+                     .virtual_stages = 2,
+                     .pipeline_schedule = PipelineSchedule::zb_h1,
+                     .layers_per_stage = {},
+                     .sharding_strategy = ShardingStrategy::shard_optimizer,
+                     .ranks_per_node = 8};
+  config.batch.microbatch_size = 8;
+  const Prediction none = predicted(config, hardware, 256, 0), gathers = predicted(config, hardware, 256, 1);
+  EXPECT_NEAR(exposed(gathers), 0.75 * exposed(none), 0.01 * exposed(none));
+  EXPECT_LT(gathers.seconds, 0.985 * none.seconds);
+  EXPECT_LT(exposed(predicted(config, hardware, 256, 2)), 0.65 * exposed(none));
+  EXPECT_EQ(best_tensor_pieces(config, hardware, 256), 1);
+  expect_nearly_the_best(config, hardware, 256);
 }
 
 TEST(TensorPieces, AreNoneWhereNothingIsSummedOrCoresSum) {

@@ -41,6 +41,8 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "precision.stochastic_rounding=true memory.offload_optimizer=0.5",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "precision.compute=bf16 pipeline_parallel_degree=2 pipeline_schedule=zb_h1",
+        "tensor_parallel_degree=2 sequence_parallel=true tensor_pieces=2 pipeline_parallel_degree=2 "
+        "pipeline_schedule=zb_h1 batch.microbatch_size=8 batch.global_batch_size=16",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false "
         "precision.compute=fp16 precision.residual=fp32",

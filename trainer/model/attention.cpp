@@ -114,8 +114,8 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
   });
 }
 
-Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                                 const Gradients& g, InPieces dout) const {
+InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                                   const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
   dout.each([&](Interval r) {
@@ -125,14 +125,16 @@ Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const U
   if (rotation_.pairs > 0) rotate(c.s, g.dqkv, dims(c.pass), rotation_, {c.starts, {}}, false);
   if (!a.made.empty())
     head_norm_backward(c.s, g.dqkv, dw[q_norm_], dw[k_norm_], a.made, a.rstd, w[q_norm_], w[k_norm_], dims(c.pass));
-  qkv_.backward_input(c, w, dx, g.dqkv);
-  return dx;
+  const auto product = [&](Interval r) {
+    qkv_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dqkv.rows(r.begin, r.end));
+  };
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, product, cut);
 }
 
 void Attention::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                                const Gradients& g, Tensor x, bool add) const {
+                                const Gradients& g, InPieces x, bool add) const {
   proj_.backward_weight(c, w, dw, g.dout, a.att, add);
-  qkv_.backward_weight(c, w, dw, g.dqkv, x, add);
+  qkv_.backward_weight(c, w, dw, g.dqkv, x.all(), add);
 }
 
 }  // namespace megalith

@@ -127,14 +127,16 @@ void Block::backward_input(const Context& c, const UnitTensors& w, const BlockSa
 
 void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
                             const BlockGradients& g, bool add) const {
-  {
-    const auto scope = c.scratch.scope();
-    const FeedForward::Gradients here{c.edge.leave_backward(c.s, c.scratch, g.feed_forward.dout), g.feed_forward.dfc};
-    feed_forward_.backward_weight(c, w, dw, a.feed_forward, here, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
-  }
+  // All that the products read is on its way from here on, so that only the first transfer has no product beside it.
   const auto scope = c.scratch.scope();
-  const Attention::Gradients here{c.edge.leave_backward(c.s, c.scratch, g.attention.dout), g.attention.dqkv};
-  attention_.backward_weight(c, w, dw, a.attention, here, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
+  const auto entered = [&](const Tensor& x) { return c.edge.begin_enter(c.s, c.scratch, x, Edge::Cut::whole); };
+  const auto left = [&](const Tensor& dh) { return c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::whole); };
+  InPieces of_feed_forward = left(g.feed_forward.dout), to_feed_forward = entered(a.norm_2.y);
+  InPieces of_attention = left(g.attention.dout), to_attention = entered(a.norm_1.y);
+  feed_forward_.backward_weight(c, w, dw, a.feed_forward, {of_feed_forward.all(), g.feed_forward.dfc},
+                                std::move(to_feed_forward), add);
+  attention_.backward_weight(c, w, dw, a.attention, {of_attention.all(), g.attention.dqkv}, std::move(to_attention),
+                             add);
 }
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
@@ -147,6 +149,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
+  // What leaves a branch travels beside the products of its weights, or else beside the product that makes it.
+  const Edge::Cut cut = kept ? Edge::Cut::pieces : Edge::Cut::whole;
 
   {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  next = dropout(dmid), or in
      // parallel (dy)
@@ -156,9 +160,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
     const FeedForward::Gradients g{dout.rows(), kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
     InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
-    const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout));
-    InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
-    if (!kept) feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, x.all(), add);
+    InPieces entered = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout), cut);
+    if (!kept) feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, std::move(x), add);
     const Tensor dnorm = entered.all();
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
@@ -173,9 +176,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, next, Edge::Cut::pieces);
     const Attention::Gradients g{dout.rows(), kept ? kept->attention.dqkv : like(a.attention.qkv)};
     InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
-    const Tensor dx = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout));
-    InPieces entered = c.edge.begin_enter_backward(c.s, c.scratch, dx);
-    if (!kept) attention_.backward_weight(c, w, dw, a.attention, g, x.all(), add);
+    InPieces entered = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout), cut);
+    if (!kept) attention_.backward_weight(c, w, dw, a.attention, g, std::move(x), add);
     norm_1_.backward(c, w, a.norm_1, dw, dy, entered.all(), a.x);
   }
 }

@@ -34,14 +34,18 @@ class Edge {
   virtual InPieces begin_enter(Stream& s, Arena& scratch, Tensor x, Cut cut) const = 0;  // residual rows -> branch rows
   // Partial branch output -> residual; product(rows) is called for pieces of h, and sees to it that they are written.
   virtual InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const = 0;
-  virtual InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const = 0;           // adjoint of enter
+  // Adjoint of enter: partial gradient of the branch rows -> residual rows. As in begin_leave, product(rows) is called
+  // for pieces of dx, or with Cut::whole once, which suits callers that have other work for the transfer to run beside.
+  virtual InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx, const Product& product,
+                                        Cut cut) const = 0;
   virtual InPieces begin_leave_backward(Stream& s, Arena& scratch, Tensor dh, Cut cut) const = 0;  // adjoint of leave
 
-  // The same for callers that do nothing meanwhile; h is written.
+  // The same for callers that do nothing meanwhile; h and dx are written.
   virtual Tensor leave(Stream& s, Arena& scratch, Tensor h) const = 0;
   Tensor enter(Stream& s, Arena& scratch, Tensor x) const { return begin_enter(s, scratch, x, Cut::whole).all(); }
   Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const {
-    return begin_enter_backward(s, scratch, dx).all();
+    const Product written = [](Interval) {};
+    return begin_enter_backward(s, scratch, dx, written, Cut::whole).all();
   }
   Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const {
     return begin_leave_backward(s, scratch, dh, Cut::whole).all();

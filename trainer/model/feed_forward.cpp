@@ -58,8 +58,8 @@ InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved
   });
 }
 
-Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
-                                   InPieces dout) const {
+InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
+                                     InPieces dout, Edge::Cut cut) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
   const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
   dout.each([&](Interval r) {
@@ -73,14 +73,16 @@ Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const
     else
       swiglu_backward(c.s, rows(g.dfc), rows(dact), rows(a.fc));
   });
-  fc_.backward_input(c, w, dx, g.dfc);
-  return dx;
+  const auto product = [&](Interval r) {
+    fc_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dfc.rows(r.begin, r.end));
+  };
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, product, cut);
 }
 
 void FeedForward::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                                  const Gradients& g, Tensor x, bool add) const {
+                                  const Gradients& g, InPieces x, bool add) const {
   proj_.backward_weight(c, w, dw, g.dout, a.act, add);
-  fc_.backward_weight(c, w, dw, g.dfc, x, add);
+  fc_.backward_weight(c, w, dw, g.dfc, x.all(), add);
 }
 
 }  // namespace megalith

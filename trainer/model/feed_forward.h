@@ -37,12 +37,14 @@ class FeedForward {
   InPieces output(const Context& c, const UnitTensors& w, const Saved& a) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
-  // Returns dx (N, C), in scratch; reads g.dout, which is `dout`, and fills the rest of g.
-  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
-                        InPieces dout) const;
-  // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
+  // Returns the gradient of what entered the branch (R, C), in scratch; reads g.dout, which is `dout`, and fills the
+  // rest of g. `cut`: Cut::whole if work for its transfer to run beside follows.
+  InPieces backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g, InPieces dout,
+                          Edge::Cut cut) const;
+  // dw accumulates; unless `add`, its matrices are written. g is ready; x (N, C) as in the forward pass, awaited when
+  // it is needed.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
-                       const Gradients& g, Tensor x, bool add) const;
+                       const Gradients& g, InPieces x, bool add) const;
 
  private:
   // Makes `act` of rows of `fc`.

@@ -67,18 +67,20 @@ InPieces TensorEdge::begun(Tensor rows, std::function<Pending()> transfer) const
   return InPieces(rows, [pending = std::make_shared<Pending>(transfer())] { pending->wait(); });
 }
 
-InPieces TensorEdge::begin_leave(Stream& s, Arena&, Tensor h, const Product& product) const {
-  InPieces sums = InPieces::none_of(h);
-  for (const Interval piece : pieces_of_rows(h.rows(), pieces_)) {
+InPieces TensorEdge::summed(Stream& s, Tensor partial, const Product& product, Cut cut) const {
+  const std::vector<Interval> pieces = pieces_of_rows(partial.rows(), pieces_of(cut));
+  if (pieces.size() == 1) {
+    product(pieces.front());
+    return begun(partial, [this, &s, partial] { return group_.all_reduce(s, partial, Reduce::sum); });
+  }
+  InPieces sums = InPieces::none_of(partial);
+  for (const Interval piece : pieces) {
     product(piece);
-    const auto pending = std::make_shared<Pending>(group_.all_reduce(s, h.rows(piece.begin, piece.end), Reduce::sum));
+    const auto pending =
+        std::make_shared<Pending>(group_.all_reduce(s, partial.rows(piece.begin, piece.end), Reduce::sum));
     sums.add(piece, [pending] { pending->wait(); });
   }
   return sums;
-}
-
-InPieces TensorEdge::begin_enter_backward(Stream& s, Arena&, Tensor dx) const {
-  return begun(dx, [this, &s, dx] { return group_.all_reduce(s, dx, Reduce::sum); });
 }
 
 Tensor TensorEdge::leave(Stream& s, Arena&, Tensor h) const {
@@ -120,7 +122,7 @@ Tensor SequenceEdge::own_rows(Arena& scratch, const Tensor& partial) const {
 InPieces SequenceEdge::gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut) const {
   const int64_t each = rows.rows();
   const Tensor all = scratch.tensor(rows.dtype(), {each * group_.size(), rows.cols()});
-  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), each, cut == Cut::pieces ? pieces_ : 1);
+  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), each, pieces_of(cut));
   if (pieces.size() == 1) return begun(all, [this, &s, all, rows] { return group_.all_gather(s, all, rows); });
   InPieces arriving = InPieces::none_of(all);
   for (const Interval ranks : pieces) {
@@ -132,27 +134,22 @@ InPieces SequenceEdge::gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut)
   return arriving;
 }
 
-InPieces SequenceEdge::begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const {
-  const Tensor own = own_rows(scratch, h);
-  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), own.rows(), pieces_);
+InPieces SequenceEdge::scattered(Stream& s, Arena& scratch, Tensor partial, const Product& product, Cut cut) const {
+  const Tensor own = own_rows(scratch, partial);
+  const std::vector<Interval> pieces = pieces_of_ranks(group_.size(), own.rows(), pieces_of(cut));
   if (pieces.size() == 1) {
-    product({0, h.rows()});
-    return begun(own, [this, &s, own, h] { return group_.reduce_scatter(s, own, h); });
+    product({0, partial.rows()});
+    return begun(own, [this, &s, own, partial] { return group_.reduce_scatter(s, own, partial); });
   }
   const auto pending = std::make_shared<std::vector<Pending>>();
   for (const Interval ranks : pieces) {
     const Interval piece{ranks.begin * own.rows(), ranks.end * own.rows()};
     product(piece);
-    pending->push_back(group_.reduce_scatter_to(s, ranks, own, h.rows(piece.begin, piece.end)));
+    pending->push_back(group_.reduce_scatter_to(s, ranks, own, partial.rows(piece.begin, piece.end)));
   }
   return InPieces(own, [pending] {
     for (Pending& transfer : *pending) transfer.wait();
   });
-}
-
-InPieces SequenceEdge::begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const {
-  const Tensor own = own_rows(scratch, dx);
-  return begun(own, [this, &s, own, dx] { return group_.reduce_scatter(s, own, dx); });
 }
 
 Tensor SequenceEdge::leave(Stream& s, Arena& scratch, Tensor h) const {

@@ -18,7 +18,9 @@ class WholeEdge : public Edge {
   explicit WholeEdge(const VocabularyPart& part) : part_(part) {}
   InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
   InPieces begin_leave(Stream&, Arena&, Tensor h, const Product& product) const override;
-  InPieces begin_enter_backward(Stream&, Arena&, Tensor dx) const override { return InPieces(dx); }
+  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx, const Product& product, Cut) const override {
+    return begin_leave(s, scratch, dx, product);
+  }
   InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
   Tensor leave(Stream&, Arena&, Tensor h) const override { return h; }
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
@@ -39,8 +41,12 @@ class TensorEdge : public Edge {
       : group_(group), pieces_(pieces), part_(part) {}
   InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
   // The pieces of the sum are ready one by one.
-  InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override;
-  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const override;
+  InPieces begin_leave(Stream& s, Arena&, Tensor h, const Product& product) const override {
+    return summed(s, h, product, Cut::pieces);
+  }
+  InPieces begin_enter_backward(Stream& s, Arena&, Tensor dx, const Product& product, Cut cut) const override {
+    return summed(s, dx, product, cut);
+  }
   InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
   Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
   // Maxima and sums over the whole vocabulary are found together; no logits travel.
@@ -50,6 +56,7 @@ class TensorEdge : public Edge {
   void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const override;
 
  protected:
+  int64_t pieces_of(Cut cut) const { return cut == Cut::pieces ? pieces_ : 1; }
   // Begins the transfer now or, if nothing runs beside transfers, when `rows` are awaited.
   InPieces begun(Tensor rows, std::function<Pending()> transfer) const;
 
@@ -57,6 +64,7 @@ class TensorEdge : public Edge {
   int64_t pieces_;
 
  private:
+  InPieces summed(Stream& s, Tensor partial, const Product& product, Cut cut) const;
   Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const;  // the stats in scratch
 
   VocabularyPart part_;
@@ -71,8 +79,12 @@ class SequenceEdge : public TensorEdge {
     return gathered(s, scratch, x, cut);
   }
   // The rows that are here are ready together.
-  InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override;
-  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx) const override;
+  InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override {
+    return scattered(s, scratch, h, product, Cut::pieces);
+  }
+  InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx, const Product& product, Cut cut) const override {
+    return scattered(s, scratch, dx, product, cut);
+  }
   InPieces begin_leave_backward(Stream& s, Arena& scratch, Tensor dh, Cut cut) const override {
     return gathered(s, scratch, dh, cut);
   }
@@ -80,6 +92,7 @@ class SequenceEdge : public TensorEdge {
 
  private:
   InPieces gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut) const;
+  InPieces scattered(Stream& s, Arena& scratch, Tensor partial, const Product& product, Cut cut) const;
   // Returns memory for the rows that are here, of so many.
   Tensor own_rows(Arena& scratch, const Tensor& partial) const;
 };

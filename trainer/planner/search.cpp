@@ -164,6 +164,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     double least = 0, unused = 0;
     const auto try_kind = [&](PipelineSchedule kind, double bound) {
       config.parallel.pipeline_schedule = kind;
+      config.parallel.tensor_pieces = best_tensor_pieces(config, hardware, num_ranks);
       return try_one(config, std::max(bound, least_time(config, hardware, num_ranks)), unused);
     };
     const bool fits = try_one(config, least_time(config, hardware, num_ranks), least);

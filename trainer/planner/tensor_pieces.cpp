@@ -36,6 +36,9 @@ class LayerEstimate {
     const int64_t ranks = sequence ? pieces.front().size() : 0,
                   rows = sequence ? ranks * (rows_ / t) : pieces.front().size();
     const auto product = [&](int64_t n, int64_t k) { return product_time(rows, n, k); };
+    const int64_t qkv = m.qkv_width() / t;
+    // Where the backward pass has two halves, the products for the gradients of the branches' inputs are cut as well.
+    const bool halves = has_halves(config_.parallel.pipeline_schedule);
     const auto transfer = [&](Transfer whole, Transfer some) {
       const bool cut = sequence && count > 1;
       return transfer_time(link_, cut ? some : whole, element_bytes() * static_cast<double>(rows * h), hardware_,
@@ -43,7 +46,9 @@ class LayerEstimate {
     };
     if (!sequence) {  // the sum of the attention runs beside the first product of the feed-forward layer as well
       const double sum = transfer(Transfer::all_reduce, Transfer::all_reduce);
-      return together(count, product(h, features), sum) +
+      const double backward =
+          halves ? together(count, product(h, wide), sum) + together(count, product(h, qkv), sum) : 0;
+      return backward + together(count, product(h, features), sum) +
              (m.parallel_residual
                   ? together(count, product(h, attention), sum) + static_cast<double>(count) * product(wide, h)
                   : together(count, product(h, attention) + product(wide, h), sum, 0));
@@ -51,7 +56,8 @@ class LayerEstimate {
     const double gather = transfer(Transfer::all_gather, Transfer::all_gather_of),
                  scatter = transfer(Transfer::reduce_scatter, Transfer::reduce_scatter_to);
     double seconds = together(count, product(h, features), scatter) + together(count, product(h, attention), scatter);
-    for (const int64_t wide_of : {m.qkv_width() / t, wide, attention, features})
+    if (halves) seconds += together(count, product(h, wide), scatter) + together(count, product(h, qkv), scatter);
+    for (const int64_t wide_of : {qkv, wide, attention, features})
       seconds += together(count, product(wide_of, h), gather);
     return seconds;
   }
