@@ -31,6 +31,19 @@ class Picture(unittest.TestCase):
         self.assertIn("a &lt; b", text)
         self.assertIn("rank &lt;0&gt;, compute", text)
 
+    def test_the_order_has_a_box_for_each_action_and_a_row_for_each_stage(self):
+        events = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": 255, "args": {"name": "schedule"}} for pid in (0, 1)] + \
+            [{"ph": "X", "name": name, "cat": cat, "pid": pid, "tid": 255, "ts": at, "dur": 1e6} for pid, name, cat, at in
+             [(0, "F0.0", "forward", 0), (1, "F0.1", "forward", 1e6), (0, "W12.1", "backward, weights", 3e6)]] + EVENTS
+        stages = trace_picture.actions_of(events)
+        self.assertEqual(stages, [[(0, 1, "forward", "0", 0), (3, 4, "backward, weights", "12", 1)], [(1, 2, "forward", "0", 1)]])
+        text = trace_picture.order_picture([("<1>", stages, 4), ("2", stages, 2)], "both")
+        boxes = [line for line in text.splitlines() if line.startswith('<rect class="box"')]
+        self.assertEqual(len(boxes), 6)
+        self.assertIn('x="980.0" y="78" width="300.0"', boxes[1], "one scale for all: the last of four seconds")
+        self.assertEqual(text.count(">stage 1<"), 2)
+        self.assertIn("&lt;1&gt;: 4.00 s", text)
+
 
 if __name__ == "__main__":
     unittest.main()

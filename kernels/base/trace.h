@@ -47,6 +47,7 @@ struct TraceEvent {
   int32_t peer = -1;         // begin, for a message or a broadcast: the other member of the group, or the root; for a
                              // gather or scatter of some members, how many they are
   int32_t id = -1;           // begin, wait: number of the transfer
+  int32_t part = -1;         // op: the number of the part of the step that it belongs to, or -1
   int64_t bytes = 0;         // begin: payload
   const char* op = nullptr;  // op: its name, a literal
   Cost cost{};               // op
@@ -63,12 +64,15 @@ class Trace {
   const std::vector<TraceEvent>& events() const { return events_; }
 
   void op(const char* name, const Cost& cost) {
-    if (level_ == TraceLevel::everything) events_.push_back({.kind = TraceEvent::Kind::op, .op = name, .cost = cost});
+    if (level_ == TraceLevel::everything)
+      events_.push_back({.kind = TraceEvent::Kind::op, .part = part_, .op = name, .cost = cost});
   }
   // Marks the events from number `first` on as ops of one graph.
   void launched_together(std::size_t first) {
     for (std::size_t i = first + 1; i < events_.size(); i++) events_[i].together = true;
   }
+  // Sets the part of the step that ops belong to from now on, by a number of the caller's; -1: none.
+  void set_part(int32_t part) { part_ = part; }
   TraceLevel level() const { return level_; }
   // Returns the ticket for wait().
   int64_t begin(int channel, Transfer transfer, int peer, int64_t bytes);
@@ -87,6 +91,7 @@ class Trace {
   }
 
   TraceLevel level_ = TraceLevel::off;
+  int32_t part_ = -1;
   Timekeeper* timekeeper_ = nullptr;
   int64_t next_ = 0, first_ = 0;  // tickets of the next transfer and of the first in this trace
   std::vector<TraceEvent> events_;

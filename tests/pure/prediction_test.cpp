@@ -7,7 +7,9 @@
 #include <numeric>
 
 #include "tests/pure/small_run.h"
+#include "trainer/parallel/action_number.h"
 #include "trainer/parallel/matrices.h"
+#include "trainer/planner/readable.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -80,6 +82,55 @@ TEST(Prediction, SpansOfComputeAreTheStep) {
       EXPECT_NEAR(work, 0, 1e-9 * p.seconds);
     }
   }
+}
+
+// The schedule's lane of a predicted step has the actions of the stage's schedule, one after the other.
+TEST(Prediction, LaneOfTheScheduleIsTheSchedule) {
+  using enum PipelineSchedule;
+  Config config = real_config();
+  config.model.layers = 8;
+  for (const auto& [kind, virtual_stages] : {std::pair{one_f_one_b, 1}, {one_f_one_b, 2}, {zb_h1, 1}, {zb_h1, 2}}) {
+    config.parallel.pipeline_parallel_degree = 4;
+    config.parallel.pipeline_schedule = kind;
+    config.parallel.virtual_stages = virtual_stages;
+    for (const auto again : {ActivationCheckpointing::Kind::none, ActivationCheckpointing::Kind::each}) {
+      config.memory.activation_checkpointing.kind = again;
+      const Prediction p = predict(config, real_hardware(), dry_run_stages(config, {}, 8, true), true);
+      for (size_t stage = 0; stage < 4; stage++) {
+        std::vector<std::string> shown, scheduled;
+        double end = 0;
+        for (const Span& span : p.line.spans[stage]) {
+          if (span.lane != schedule_lane) continue;
+          shown.push_back(span.name);
+          EXPECT_GE(span.begin, end);
+          EXPECT_GT(span.end, span.begin);
+          end = span.end;
+        }
+        EXPECT_LE(end, p.seconds);
+        for (const Action& a : make_plan(config, 8, 2 * static_cast<int>(stage)).schedule)
+          scheduled.push_back(name_of(a, virtual_stages));
+        EXPECT_EQ(shown, scheduled) << "stage " << stage;
+      }
+    }
+  }
+}
+
+// Every stage of a few, or the first, the median and the one that waits longest.
+TEST(Prediction, SaysHowLongStagesWait) {
+  Config config = real_config();
+  config.parallel.pipeline_parallel_degree = 4;
+  const Prediction p = predicted(config, real_hardware());
+  const std::string text = report(p, mesh_shape(config, 8), 1e9);
+  EXPECT_NE(text.find("stages wait for others: 0 "), std::string::npos) << text;
+  for (size_t stage = 0; stage < 4; stage++) {
+    const double idle = at(p.line.breakdowns[stage], Account::bubble);
+    EXPECT_NE(text.find(fmt::format("{} {} ms ({:.1f} %)", stage, readable(1e3 * idle), 100 * idle / p.seconds)),
+              std::string::npos)
+        << text;
+  }
+  config.parallel.pipeline_parallel_degree = 1;
+  EXPECT_EQ(report(predicted(config, real_hardware()), mesh_shape(config, 8), 1e9).find("wait for others"),
+            std::string::npos);
 }
 
 // The products of Newton-Schulz's iteration are a line of their own, and ranks that share the matrices share it.

@@ -1,6 +1,7 @@
 #include "trainer/parallel/stage.h"
 
 #include "kernels/elementwise.h"
+#include "trainer/parallel/action_number.h"
 #include "trainer/parallel/documents.h"
 
 namespace megalith {
@@ -109,6 +110,8 @@ void Stage::run(const Program& program, BatchContext batch) {
 void Stage::obey(const Instruction& i) {
   using Op = Instruction::Op;
   const auto unit = static_cast<size_t>(i.unit), slot = static_cast<size_t>(i.slot);
+  Trace& trace = runtime_.stream.trace();
+  if (trace.level() == TraceLevel::everything) trace.set_part(action_number(plan_, i));
   switch (i.op) {
     case Op::gather: return sharding_.gather(unit, slot);
     case Op::await_gather: return sharding_.await_gather(slot);

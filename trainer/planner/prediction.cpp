@@ -21,7 +21,7 @@ StageDryRuns::Step dry_run_step(const Config& config, const StackProfile& stack,
     Plan plan = make_plan(config, num_ranks, rank);
     plan.recompute_outputs = stack.recomputes_outputs;
     const Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
-    step.stages.push_back(stage_trace(rank, rehearsal.trace));
+    step.stages.push_back(stage_trace(rank, rehearsal.trace, plan.pipeline.virtual_stages));
     step.microbatches = plan.batch.num_microbatches();
     memory.push_back(rehearsal.memory);
     const double ranks = static_cast<double>(num_ranks) / mesh.pipeline;
@@ -49,6 +49,25 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const StageDryRuns& r)
     copies.hidden = extended(shorter.copies[stage].hidden, copies.hidden, r);
   }
   return line;
+}
+
+// Says how long stages wait for others, each or, of many, the first, the median and the one that waits longest.
+std::string idle_line(const Prediction& p) {
+  constexpr size_t few = 8;
+  std::vector<std::pair<double, size_t>> idle;
+  for (const Accounts& stage : p.line.breakdowns) idle.emplace_back(at(stage, Account::bubble), idle.size());
+  const auto words = [&](const std::pair<double, size_t>& stage) {
+    return fmt::format("{} {} ms ({:.1f} %)", stage.second, readable(1e3 * stage.first), 100 * stage.first / p.seconds);
+  };
+  std::string text = "  stages wait for others: ";
+  if (idle.size() <= few) {
+    for (const auto& stage : idle) text += (stage.second == 0 ? "" : ", ") + words(stage);
+  } else {
+    text += words(idle.front());
+    std::ranges::sort(idle);
+    text += "; median " + words(idle[idle.size() / 2]) + "; longest " + words(idle.back());
+  }
+  return text + "\n  plan --trace FILE shows what each does when: lane `schedule`, in ui.perfetto.dev\n";
 }
 
 }  // namespace
@@ -144,6 +163,7 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
                         100 * std::max(0.0, 1 - at(breakdown, Account::tensor_sums) / sums));
   if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
     text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
+  if (mesh.pipeline > 1) text += idle_line(p);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "trainer/parallel/action_number.h"
 #include "trainer/planner/transfer_time.h"
 
 namespace megalith {
@@ -48,9 +49,20 @@ struct StageClock {
   double tensor_sums = 0;
   std::array<std::deque<QueuedTransfer>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
   std::vector<TransferState> transfers;                             // by number of the transfer
+  int32_t part = -1;                                                // the last action, and its span
+  size_t action = 0;
 };
 
 bool carries_messages(Channel channel) { return direction_of(channel) != 0; }
+
+const char* category_of(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::forward: return "forward";
+    case Action::Kind::backward: return "backward";
+    case Action::Kind::backward_input: return "backward, inputs";
+    default: return "backward, weights";
+  }
+}
 
 struct TimedOpRun {
   double seconds = 0;
@@ -124,7 +136,7 @@ class StepSimulator {
     const std::vector<StageTrace::Event>& events = stages_[stage].events;
     for (; clock.at < events.size(); clock.at++) {
       const StageTrace::Event& e = events[clock.at];
-      if (e.kind == TraceEvent::Kind::op) run_ops(stage, e.id);
+      if (e.kind == TraceEvent::Kind::op) run_ops(stage, e.id, e.part);
       if (e.kind == TraceEvent::Kind::begin) begin(stage, e);
       if (e.kind == TraceEvent::Kind::wait && !wait(stage, e)) return;
     }
@@ -140,7 +152,7 @@ class StepSimulator {
     idle(stage, clock.host, Account::launches);
   }
 
-  void run_ops(size_t stage, uint32_t number) {
+  void run_ops(size_t stage, uint32_t number, int32_t part) {
     StageClock& clock = clocks_[stage];
     const TimedOpRun& timed = op_runs_[stage][number];
     const StageTrace::OpRun& ops = stages_[stage].op_runs[number];
@@ -157,7 +169,24 @@ class StepSimulator {
       work(stage, seconds);
       clock.breakdown[static_cast<size_t>(account)] += seconds;
       if (with_spans_) spans_[stage].push_back({stages_[stage].ops[op].name, -1, begin, clock.now, account});
+      if (with_spans_ && part >= 0) extend_action(stage, part, begin);
     }
+  }
+
+  // The stage's clock is at the end of an op of the action that began then.
+  void extend_action(size_t stage, int32_t part, double began) {
+    StageClock& clock = clocks_[stage];
+    if (clock.part != part) {
+      const int64_t virtual_stages = stages_[stage].virtual_stages;
+      const Action action = action_of(part, virtual_stages);
+      clock.part = part;
+      clock.action = spans_[stage].size();
+      spans_[stage].push_back({.name = megalith::name_of(action, virtual_stages),
+                               .lane = schedule_lane,
+                               .begin = began,
+                               .category = category_of(action)});
+    }
+    spans_[stage][clock.action].end = clock.now;
   }
 
   void begin(size_t stage, const StageTrace::Event& e) {
@@ -332,19 +361,22 @@ class StepSimulator {
 
 }  // namespace
 
-StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace) {
-  StageTrace stage{rank, {}, {}, {}};
+StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace, int64_t virtual_stages) {
+  StageTrace stage{.rank = rank, .virtual_stages = virtual_stages, .ops = {}, .op_runs = {}, .events = {}};
   std::map<StageTrace::OpRun, uint32_t> numbers;
   StageTrace::OpRun open;
+  int32_t part = -1;
   const auto close = [&] {
     if (open.empty()) return;
     const auto [found, is_new] = numbers.try_emplace(open, static_cast<uint32_t>(stage.op_runs.size()));
     if (is_new) stage.op_runs.push_back(open);
-    stage.events.push_back({.kind = TraceEvent::Kind::op, .id = found->second});
+    stage.events.push_back({.kind = TraceEvent::Kind::op, .id = found->second, .part = part});
     open.clear();
   };
   for (const TraceEvent& e : trace) {
     if (e.kind == TraceEvent::Kind::op) {
+      if (e.part != part) close();
+      part = e.part;
       const StageTrace::Op op{e.op, e.cost, e.together};
       const auto found = std::find(stage.ops.begin(), stage.ops.end(), op);
       open.push_back(static_cast<uint32_t>(found - stage.ops.begin()));

@@ -35,16 +35,18 @@ struct StageTrace {
     int32_t peer = -1;
     uint32_t id = 0;  // the transfer's, or the run's
     int64_t bytes = 0;
+    int32_t part = -1;  // of the run: the number of its action (action_number.h), or -1
   };
 
   int rank = 0;
+  int64_t virtual_stages = 1;
   std::vector<Op> ops;
   std::vector<OpRun> op_runs;
   std::vector<Event> events;
 };
 
 // The trace must have ops.
-StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace);
+StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace, int64_t virtual_stages = 1);
 
 struct TimeLine {
   struct Copies {                // between device and host
@@ -54,7 +56,8 @@ struct TimeLine {
   std::vector<Accounts> breakdowns;      // by stage
   std::vector<Copies> copies;            // by stage
   std::vector<double> tensor_sums;       // by stage: seconds of all transfers, awaited or not (Account::tensor_sums)
-  std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step
+  std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step,
+                                         // and actions of the schedule have a lane of their own
 };
 
 // The traces must be in the order of the stages and match (matcher.h).

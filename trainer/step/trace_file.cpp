@@ -12,13 +12,23 @@ namespace megalith {
 namespace {
 
 constexpr size_t text_at_once = size_t{1} << 20;  // bytes
-constexpr int lanes = 256;                        // numbers of tracks: lane + 1, and so many more for each next row
+constexpr int lanes = 256;                        // numbers of tracks: tid_of_lane, and so many more for each next row
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double microseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-3; }
 std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
-std::string name_of_lane(int lane) { return lane < 0 ? "compute" : name_of(static_cast<Channel>(lane)); }
+int tid_of_lane(int lane) { return lane == schedule_lane ? lanes - 1 : lane + 1; }
+
+std::string name_of_lane(int lane) {
+  if (lane == schedule_lane) return "schedule";
+  return lane < 0 ? "compute" : name_of(static_cast<Channel>(lane));
+}
+
+const char* category_of(const Span& span) {
+  if (span.lane == schedule_lane) return span.category;
+  return span.lane < 0 ? name_of(span.account) : "transfer";
+}
 
 // Returns the row of each span, in the order of their beginnings, in which it overlaps with none. On compute the outer
 // span holds the inner ones, in one row.
@@ -69,7 +79,7 @@ void TraceFile::add(const TraceProcess& process) {
              std::pair(nanoseconds(b->begin), -nanoseconds(b->end));
     });
     const std::vector<int> rows = rows_of(spans, lane);
-    const auto tid_of = [l = lane](int row) { return l + 1 + lanes * row; };
+    const auto tid_of = [l = lane](int row) { return tid_of_lane(l) + lanes * row; };
     for (int row = 0; row <= std::ranges::max(rows); row++) {
       name("thread_name", tid_of(row), name_of_lane(lane));
       order("thread_sort_index", tid_of(row), (lane + 1) * lanes + row);
@@ -77,8 +87,8 @@ void TraceFile::add(const TraceProcess& process) {
     for (size_t i = 0; i < spans.size(); i++) {
       const int64_t begin = nanoseconds(spans[i]->begin), end = nanoseconds(spans[i]->end);
       write(fmt::format(R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-                        quoted(spans[i]->name), quoted(lane < 0 ? name_of(spans[i]->account) : "transfer"), pid,
-                        tid_of(rows[i]), microseconds(begin), microseconds(end - begin)));
+                        quoted(spans[i]->name), quoted(category_of(*spans[i])), pid, tid_of(rows[i]),
+                        microseconds(begin), microseconds(end - begin)));
     }
   }
 }

@@ -11,13 +11,17 @@
 
 namespace megalith {
 
+constexpr int schedule_lane = -2;  // above that of compute
+
 // Something that takes time on a lane: on that of compute, -1, an op, or the wait for something else, inside of each
-// other at most; on a channel's, a transfer, from when it begins until it is over.
+// other at most; on a channel's, a transfer, from when it begins until it is over; on the schedule's, an action of the
+// schedule, from its first op to its last.
 struct Span {
   std::string name;
   int lane = -1;
-  double begin = 0, end = 0;  // seconds
-  Account account{};          // of a span of compute
+  double begin = 0, end = 0;       // seconds
+  Account account{};               // of a span of compute
+  const char* category = nullptr;  // of a span of the schedule
 };
 
 // The spans of a rank, or of a stage of a prediction.
@@ -31,8 +35,8 @@ class TraceFile {
  public:
   // Nothing is at `path` before the file is whole; what was there is replaced.
   explicit TraceFile(const std::string& path);
-  // A process of the trace, with a track for compute and for each channel that has something; where spans of a channel
-  // overlap, several.
+  // A process of the trace, with a track for the schedule, for compute and for each channel that has something; where
+  // spans of a channel overlap, several.
   void add(const TraceProcess& process);
   void publish();
 
