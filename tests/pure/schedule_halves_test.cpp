@@ -1,5 +1,6 @@
 // Schedules whose backward passes have two halves, on the simulator of schedule_simulator.h, beside those of 1F1B.
 #include <functional>
+#include <map>
 #include <set>
 
 #include "tests/pure/schedule_simulator.h"
@@ -17,22 +18,27 @@ void for_each_size_in_halves(const std::function<void(int64_t p, int64_t v, int6
         if (p < 11 || v < 3) f(p, v, m);
 }
 
+// The forwards of a stage, or its halves for inputs, in their order.
+std::string order_of(const std::vector<Actions>& lists, int64_t stage, bool forwards) {
+  Actions order = lists[static_cast<size_t>(stage)];
+  std::erase_if(
+      order, [=](const Action& a) { return a.kind == weight_half || (a.kind == Action::Kind::forward) != forwards; });
+  return words(order);
+}
+
 TEST(Schedule, HalvesAreCompleteInOrderAndHoldNoMoreThanWholeBackwards) {
   for_each_size_in_halves([](int64_t p, int64_t v, int64_t m) {
     for (int64_t active : std::set<int64_t>{0, 1, p}) {
       const PipelineShape halves{p, v, m, active, zb_h1}, whole{p, v, m, active};
-      Simulator s = simulator(halves, all_stages(halves)), w = simulator(whole, all_stages(whole));
+      const std::vector<Actions> lists = all_stages(halves);
+      Simulator s = simulator(halves, lists), w = simulator(whole, all_stages(whole));
       ASSERT_EQ(s.run(), "") << words(halves);
       ASSERT_EQ(w.run(), "") << words(whole);
       ASSERT_LE(s.most_held(), w.most_held()) << words(halves);
       ASSERT_LE(s.makespan(), w.makespan()) << words(halves);
-      for (int64_t stage : std::set<int64_t>{0, p / 2, p - 1}) {
-        Actions order = make_schedule(halves, stage);
-        std::erase_if(order, [](const Action& a) { return a.kind == weight_half; });
-        for (Action& a : order)
-          if (a.kind == Action::Kind::backward_input) a.kind = Action::Kind::backward;
-        ASSERT_EQ(order, make_schedule(whole, stage)) << "forwards and halves for inputs are those of 1F1B";
-      }
+      for (const bool forwards : {true, false})
+        for (int64_t stage = 1; stage < p; stage++)
+          ASSERT_EQ(order_of(lists, stage, forwards), order_of(lists, 0, forwards)) << words(halves);
     }
   });
 }
@@ -76,30 +82,148 @@ TEST(Schedule, VsEvaluateWithOneSlotAChunk) {
     }
 }
 
-// Chunks that take any time: the lists are as complete, and hold no more.
+// When the last stage of a timed pipeline ends, where the message of an action can come once the action before it has
+// begun, and a sum follows the last half for weights of each chunk.
+int64_t timed_end(const PipelineShape& shape, const std::vector<Actions>& lists) {
+  struct StageTime {
+    size_t next = 0;
+    int64_t now = 0, receiving = 0, summed = 0;
+  };
+  const int64_t p = shape.stages, last = p * shape.virtual_stages - 1;
+  std::map<std::pair<int64_t, int64_t>, int64_t> forward_ends, input_ends;  // by chunk of the model and microbatch
+  std::vector<StageTime> stages(lists.size());
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int64_t stage = 0; stage < p; stage++) {
+      StageTime& s = stages[static_cast<size_t>(stage)];
+      for (const Actions& list = lists[static_cast<size_t>(stage)]; s.next < list.size(); s.next++) {
+        const Action& a = list[s.next];
+        const int64_t chunk = a.chunk * p + stage;
+        const ChunkTimes t = shape.times[static_cast<size_t>(chunk)];
+        const bool forward = a.kind == Action::Kind::forward, weights = a.kind == weight_half;
+        if (!weights && chunk != (forward ? 0 : last)) {
+          auto& ends = forward ? forward_ends : input_ends;
+          const auto sent = ends.find({forward ? chunk - 1 : chunk + 1, a.microbatch});
+          if (sent == ends.end()) break;
+          s.now = std::max(s.now, std::max(sent->second, s.receiving) + shape.message);
+        }
+        s.receiving = s.now;
+        s.now += forward ? t.forward : weights ? t.weights : t.input;
+        if (!weights) (forward ? forward_ends : input_ends)[{chunk, a.microbatch}] = s.now;
+        if (weights && a.microbatch + 1 == shape.microbatches) s.summed = std::max(s.summed, s.now) + t.sum;
+        progress = true;
+      }
+    }
+  }
+  int64_t end = 0;
+  for (const StageTime& s : stages) end = std::max({end, s.now, s.summed});
+  return end;
+}
+
+// The work of each stage once the first forward has come down to it: no order is faster.
+int64_t work_and_way(const PipelineShape& shape) {
+  int64_t longest = 0, way = 0;
+  for (int64_t stage = 0; stage < shape.stages; stage++) {
+    int64_t work = 0;
+    for (int64_t chunk = stage; chunk < shape.stages * shape.virtual_stages; chunk += shape.stages) {
+      const ChunkTimes& t = shape.times[static_cast<size_t>(chunk)];
+      work += shape.microbatches * (t.forward + t.input + t.weights);
+    }
+    longest = std::max(longest, way + work);
+    way += shape.times[static_cast<size_t>(stage)].forward + shape.message;
+  }
+  return longest;
+}
+
+// The most that any stage holds between forward and the last of backward, of what chunks with longer halves for weights
+// hold more of.
+int64_t most_memory(const PipelineShape& shape, const std::vector<Actions>& lists) {
+  int64_t most = 0;
+  for (size_t stage = 0; stage < lists.size(); stage++) {
+    int64_t held = 0;
+    for (const Action& a : lists[stage]) {
+      const int64_t size = shape.times[static_cast<size_t>(a.chunk * shape.stages) + stage].weights;
+      if (a.kind == Action::Kind::forward) held += size;
+      if (a.kind == Action::Kind::backward || a.kind == weight_half) held -= size;
+      most = std::max(most, held);
+    }
+  }
+  return most;
+}
+
+// With this bound, which binds nothing, forwards and halves for inputs are in the order of 1F1B, and no other order is
+// searched for.
+PipelineShape without_search(PipelineShape shape) {
+  shape.active_microbatches = std::max(shape.microbatches, 2 * shape.stages);
+  return shape;
+}
+
+// Chunks, messages and sums that take any time: the lists are as complete, hold no more, and end no later than those
+// in the order of 1F1B.
 TEST(Schedule, HalvesHeedTimes) {
   uint64_t state = 1;
-  const auto drawn = [&] { return 1 + static_cast<int64_t>((state = state * 6364136223846793005u + 1) >> 60); };
+  const auto drawn = [&](uint64_t below) {
+    return 1 + static_cast<int64_t>(((state = state * 6364136223846793005u + 1) >> 33) % below);
+  };
+  int64_t shorter = 0, all = 0;
   for_each_size_in_halves([&](int64_t p, int64_t v, int64_t m) {
     PipelineShape timed{p, v, m, 0, zb_h1}, whole{p, v, m};
-    for (int64_t c = 0; c < p * v; c++) timed.times.push_back({drawn(), drawn(), drawn()});
-    Simulator s = simulator(timed, all_stages(timed)), w = simulator(whole, all_stages(whole));
+    for (int64_t c = 0; c < p * v; c++) timed.times.push_back({drawn(16), drawn(16), drawn(16), drawn(40) - 1});
+    timed.message = drawn(12) - 1;
+    const std::vector<Actions> lists = all_stages(timed), given = all_stages(without_search(timed)),
+                               whole_lists = all_stages(whole);
+    Simulator s = simulator(timed, lists), w = simulator(whole, whole_lists);
     ASSERT_EQ(s.run(), "") << words(timed);
     ASSERT_EQ(w.run(), "") << words(whole);
     ASSERT_LE(s.most_held(), w.most_held()) << words(timed);
-    for (PipelineSchedule kind : {zb_v, v_half}) {
+    ASSERT_LE(most_memory(timed, lists), most_memory(timed, whole_lists)) << words(timed);
+    for (PipelineShape shaped = timed; PipelineSchedule kind : {zb_v, v_half}) {
       if (v != 2) continue;
-      timed.kind = kind;
-      Simulator shaped = simulator(timed, all_stages(timed));
-      ASSERT_EQ(shaped.run(), "") << words(timed);
-      ASSERT_LE(shaped.most_held(), kind == zb_v ? 2 * p : p + 2) << words(timed);
+      shaped.kind = kind;
+      Simulator of_v = simulator(shaped, all_stages(shaped));
+      ASSERT_EQ(of_v.run(), "") << words(shaped);
+      ASSERT_LE(of_v.most_held(), kind == zb_v ? 2 * p : p + 2) << words(shaped);
     }
+    const int64_t end = timed_end(timed, lists), given_end = timed_end(timed, given);
+    ASSERT_LE(end, given_end) << words(timed);
+    if (m > 0) {
+      ASSERT_GE(end, work_and_way(timed)) << words(timed);
+    }
+    if (m < 2 * p) return;
+    all++;
+    shorter += end < given_end ? 1 : 0;
   });
+  EXPECT_GT(shorter, all / 4) << "of " << all;
   // The head makes the last stage late: others do more halves for weights before they wait for it.
   PipelineShape shape{.stages = 4, .microbatches = 8, .kind = zb_h1};
   const Actions even = make_schedule(shape, 2);
   shape.times = {{10, 12, 8}, {10, 12, 8}, {10, 12, 8}, {25, 12, 8}};
   EXPECT_NE(make_schedule(shape, 2), even);
+}
+
+// 48 layers and a head on 16 stages of two chunks, as 30 B on A100s: the last stage has most to do, and never waits
+// once it has begun, though a message takes half of a forward pass of a layer.
+TEST(Schedule, SearchReachesTheBound) {
+  PipelineShape shape{.stages = 16, .virtual_stages = 2, .microbatches = 32, .kind = zb_h1, .message = 309};
+  for (int64_t c = 0; c < 32; c++)
+    shape.times.push_back(c < 15 || c == 31 ? ChunkTimes{572, 600, 609} : ChunkTimes{1144, 1201, 1217});
+  shape.times.back().forward += 992;
+  EXPECT_EQ(timed_end(shape, all_stages(shape)), work_and_way(shape));
+  EXPECT_GT(timed_end(shape, all_stages(without_search(shape))), work_and_way(shape));
+}
+
+// Steps of many microbatches repeat what short ones do: each further round of the stages takes the same.
+TEST(Schedule, SearchedOrderIsPeriodic) {
+  const auto end = [](int64_t m) {
+    PipelineShape shape{.stages = 4, .virtual_stages = 2, .microbatches = m, .kind = zb_h1, .message = 3};
+    for (int64_t c = 0; c < 8; c++) shape.times.push_back({10, 11, 9, 5});
+    shape.times.back().forward += 9;
+    return timed_end(shape, all_stages(shape));
+  };
+  for (const int64_t rest : {0, 1, 3})
+    for (const int64_t rounds : {3, 6})
+      EXPECT_EQ(end(4 * rounds + 8 + rest) - end(4 * rounds + 4 + rest),
+                end(4 * rounds + 12 + rest) - end(4 * rounds + 8 + rest));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "configs/adapter.h"
 #include "trainer/model/model.h"
+#include "trainer/parallel/chunk_times.h"
 #include "trainer/parallel/stage_split.h"
 
 namespace megalith {
@@ -132,33 +133,6 @@ std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const Chu
     first_layer += count;
   }
   return chunks;
-}
-
-// In FLOPs of a token, by chunk of the model: products, and attention, which takes two products of the forward pass and
-// five of the backward pass. What is recomputed belongs to the first half. The head does all of its work in the forward
-// pass.
-std::vector<ChunkTimes> chunk_times(const Config& config, const std::vector<int64_t>& layers) {
-  const auto flops = [&](int64_t num_layers, int64_t vocab, int64_t context) {
-    ModelConfig model = config.model;
-    model.layers = num_layers;
-    model.vocab = vocab;
-    return model_flops_per_token(model, context, true) / 3;
-  };
-  const int64_t T = config.batch.sequence_length;
-  const double head = 3 * flops(0, config.model.vocab, T), products = flops(1, 0, 0),
-               attention = flops(1, 0, T) - products;
-  const bool again = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
-  std::vector<ChunkTimes> times;
-  for (const int64_t count : layers) {
-    const auto of = [&](double flops_of_layer) {
-      return std::max<int64_t>(1, std::llround(1000 * static_cast<double>(count) * flops_of_layer / products));
-    };
-    times.push_back({.forward = of(products + attention),
-                     .input = of(products + 2.5 * attention + (again ? products + attention : 0)),
-                     .weights = of(products)});
-  }
-  times.back().forward += std::llround(1000 * head / products);
-  return times;
 }
 
 // Two at least, so that the next layer is gathered while one is at work. Layers are of one size; the padding of their
@@ -380,7 +354,10 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                    .kind = config.parallel.pipeline_schedule};
   check_steps_size(plan.pipeline);
   const std::vector<int64_t> layers = layers_of_chunks(config, plan.pipeline.placement());
-  if (plan.pipeline.in_halves()) plan.pipeline.times = chunk_times(config, layers);
+  if (plan.pipeline.in_halves()) {
+    plan.pipeline.times = chunk_times(config, plan.mesh, layers);
+    plan.pipeline.message = message_time(config, plan.mesh);
+  }
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
   plan.chunks = chunks_of_stage(layers, plan.pipeline.placement(), stage);

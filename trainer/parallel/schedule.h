@@ -30,9 +30,10 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-// How long the forward pass of a chunk takes, and the halves of its backward pass, in units of any length.
+// How long the forward pass of a chunk takes, and the halves of its backward pass, in units of any length; and the sum
+// of its gradient over ranks, which follows its last half for weights and is beside all work.
 struct ChunkTimes {
-  int64_t forward = 1, input = 1, weights = 1;
+  int64_t forward = 1, input = 1, weights = 1, sum = 0;
   bool operator==(const ChunkTimes&) const = default;
 };
 
@@ -46,6 +47,7 @@ struct PipelineShape {
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
   std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
+  int64_t message = 0;              // how long a message between stages takes, in the same units
 
   ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
@@ -61,10 +63,11 @@ struct PipelineShape {
 // gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
 // several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
 // zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
-// backwards, with its chunks; halves for weights fill the time in which a stage would wait, as `times` have it. On no
-// stage are more chunks of microbatches between their forward and their half for weights than one_f_one_b has alive on
-// the stage that has most. Where forwards and halves take one unit of time each, only (stages - 1) units are idle, of
-// 3 * (stages - 1).
+// backwards, with its chunks, or in an order that a search finds to be faster, as `times` and `message` have it, unless
+// active_microbatches bounds it; halves for weights fill the time in which a stage would wait (schedule_clock.h,
+// schedule_search.h). Between their forward and their half for weights, no stage has more chunks of microbatches, nor
+// more of their layers, than one_f_one_b has alive on the stage that has most of them. Where forwards and halves take
+// one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
 // zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with halves for weights as in zb_h1. At most
 // 2 * stages chunks of microbatches are between their forward and their half for weights on each stage, which is
 // 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of

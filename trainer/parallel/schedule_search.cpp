@@ -1,0 +1,280 @@
+#include "trainer/parallel/schedule_search.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace megalith {
+
+namespace {
+
+using Kind = Action::Kind;
+using Groups = std::vector<int64_t>;  // numbers of microbatches that pass one chunk after the other
+
+struct OrderChoice {
+  Groups forwards, backwards;
+  int64_t extra = 0;  // forwards before a stage's first backward, beside those of 1F1B
+  int64_t slack = 1, quarters = 0;
+};
+
+ChunkTimes times(const PipelineShape& shape, int64_t model_chunk) {
+  return shape.times.empty() ? ChunkTimes{} : shape.times[static_cast<size_t>(model_chunk)];
+}
+
+Groups equal_groups(int64_t first, int64_t others, int64_t microbatches) {
+  Groups groups;
+  for (int64_t left = microbatches, next = first; left > 0; next = others) {
+    groups.push_back(std::min(next, left));
+    left -= groups.back();
+  }
+  return groups;
+}
+
+Actions in_order(Kind kind, const Groups& groups, int64_t virtual_stages) {
+  Actions actions;
+  int64_t first = 0;
+  for (const int64_t group : groups) {
+    for (int64_t c = 0; c < virtual_stages; c++)
+      for (int64_t k = first; k < first + group; k++)
+        actions.push_back({kind, k, kind == Kind::forward ? c : virtual_stages - 1 - c});
+    first += group;
+  }
+  return actions;
+}
+
+// The rule of a choice, and the orders that it points to.
+struct ChosenOrder {
+  ChosenOrder(const PipelineShape& shape, const HeldChunks& most, const OrderChoice& choice, int64_t limit)
+      : forwards(in_order(Kind::forward, choice.forwards, shape.virtual_stages)),
+        backwards(in_order(Kind::backward, choice.backwards, shape.virtual_stages)),
+        rule{.stages = {},
+             .most = most,
+             .quarters = choice.quarters,
+             .swaps = true,
+             .slack = choice.slack,
+             .limit = limit} {
+    const int64_t v = shape.virtual_stages;
+    for (int64_t stage = 0; stage < shape.stages; stage++) {
+      const int64_t after = shape.stages - stage - 1;
+      const int64_t warm_up = v == 1 ? after : 2 * after + (v - 1) * choice.forwards.front();
+      rule.stages.push_back({.forwards = &forwards, .backwards = &backwards, .warm_up = warm_up + choice.extra});
+    }
+  }
+  ChosenOrder(const ChosenOrder&) = delete;
+
+  const Actions forwards, backwards;
+  HalvesRule rule;
+};
+
+// Follows the lists as stages do whose sends end only once their receiver has come to them: a forward waits until what
+// was last sent from its slot is received, and until its output, of which a stage has one more than may be behind, is
+// free; so does what a half for inputs receives (program.cpp). Returns whether all come to their ends.
+class Drain {
+ public:
+  Drain(const PipelineShape& shape, const std::vector<Actions>& lists)
+      : placement_(shape.placement()),
+        microbatches_(shape.microbatches),
+        lists_(lists),
+        executed_(lists.size(), 0),
+        forward_at_(static_cast<size_t>(placement_.num_chunks() * shape.microbatches)),
+        input_at_(forward_at_) {
+    for (size_t stage = 0; stage < lists.size(); stage++) {
+      live_.push_back(live_microbatches(lists[stage], shape.virtual_stages));
+      for (size_t i = 0; i < lists[stage].size(); i++) {
+        const Action& a = lists[stage][i];
+        if (a.kind == Kind::backward_weight) continue;
+        at(a.kind, placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), a.microbatch) = i;
+      }
+    }
+  }
+
+  bool run() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t stage = 0; stage < lists_.size(); stage++)
+        while (executed_[stage] < lists_[stage].size() && may_execute(stage)) {
+          executed_[stage]++;
+          progress = true;
+        }
+    }
+    for (size_t stage = 0; stage < lists_.size(); stage++)
+      if (executed_[stage] < lists_[stage].size()) return false;
+    return true;
+  }
+
+ private:
+  size_t& at(Kind kind, int64_t chunk, int64_t microbatch) {
+    return (kind == Kind::forward ? forward_at_ : input_at_)[static_cast<size_t>(chunk * microbatches_ + microbatch)];
+  }
+  size_t executed(int64_t chunk) const { return executed_[static_cast<size_t>(placement_.stage_of(chunk))]; }
+  bool is_received(Kind kind, int64_t chunk, int64_t microbatch) {
+    if (chunk < 0 || chunk == placement_.num_chunks() || microbatch < 0) return true;
+    return executed(chunk) >= at(kind, chunk, microbatch);
+  }
+  bool is_done(Kind kind, int64_t chunk, int64_t microbatch) { return executed(chunk) > at(kind, chunk, microbatch); }
+
+  bool may_execute(size_t stage) {
+    const Actions& list = lists_[stage];
+    const size_t i = executed_[stage];
+    return may_send(stage, list[i]) && may_receive(stage, list[i]) &&
+           (i + 1 == list.size() || may_receive(stage, list[i + 1]));
+  }
+  int64_t behind(int64_t live) const { return placement_.virtual_stages > 1 ? live : 1; }
+
+  bool may_send(size_t stage, const Action& a) {
+    if (a.kind == Kind::backward_weight) return true;
+    const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), k = a.microbatch;
+    const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
+    if (a.kind == Kind::forward)
+      return (chunk == 0 || is_done(Kind::forward, chunk - 1, k)) &&
+             is_received(Kind::backward_input, chunk - 1, k - live) &&
+             is_received(Kind::forward, chunk + 1, k - 1 - behind(live));
+    return chunk + 1 == placement_.num_chunks() ? is_done(Kind::forward, chunk, k)
+                                                : is_done(Kind::backward_input, chunk + 1, k);
+  }
+  bool may_receive(size_t stage, const Action& a) {
+    if (a.kind != Kind::backward_input) return true;
+    const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk);
+    const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
+    return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - behind(live));
+  }
+
+  const ChunkPlacement placement_;
+  const int64_t microbatches_;
+  const std::vector<Actions>& lists_;
+  std::vector<size_t> executed_;               // by stage
+  std::vector<std::vector<int64_t>> live_;     // by stage and its chunk
+  std::vector<size_t> forward_at_, input_at_;  // place in its list, by chunk of the model, then microbatch
+};
+
+class OrderSearch {
+ public:
+  OrderSearch(const PipelineShape& shape, const HeldChunks& most)
+      : shape_(shape), most_(most), least_(least_time(shape)) {}
+
+  // Returns no groups where it finds nothing.
+  OrderChoice run() {
+    constexpr int64_t most_actions = 400'000, most_runs = 300;
+    const int64_t p = shape_.stages, m = shape_.microbatches;
+    for (const int64_t first : {p, p + (p + 3) / 4, p + (p + 1) / 2})
+      consider({.forwards = equal_groups(first, p, m), .backwards = equal_groups(p, p, m)});
+    const int64_t runs = std::min(most_runs, most_actions / (3 * m * p * shape_.virtual_stages));
+    for (int64_t i = 0; i < runs && time_ > least_ && time_ != never; i++) {
+      OrderChoice next = choice_;
+      for (uint64_t changes = 1 + drawn(2); changes > 0; changes--) change(next);
+      consider(next);
+    }
+    return choice_;
+  }
+
+ private:
+  void consider(const OrderChoice& choice) {
+    const ChosenOrder order(shape_, most_, choice, time_);
+    const HalvesRun run = run_halves(shape_, order.rule);
+    if (run.time == never || run.time > time_) return;
+    if (!Drain(shape_, lists_of(order.rule, run)).run()) return;
+    choice_ = choice;
+    time_ = run.time;
+  }
+
+  void change(OrderChoice& choice) {
+    switch (drawn(6)) {
+      case 0: choice.extra += static_cast<int64_t>(drawn(5)) - 2; return;
+      case 1: choice.quarters = static_cast<int64_t>(drawn(4)); return;
+      case 2: choice.slack = static_cast<int64_t>(drawn(12)); return;
+      default: change(drawn(2) == 0 ? choice.forwards : choice.backwards);
+    }
+  }
+  // Moves one or two microbatches from a group to another or to a new one.
+  void change(Groups& groups) {
+    const size_t from = drawn(groups.size()), to = drawn(groups.size() + 1);
+    if (to == groups.size()) groups.push_back(0);
+    const int64_t moved = std::min(static_cast<int64_t>(1 + drawn(2)), groups[from]);
+    groups[from] -= moved;
+    groups[to] += moved;
+    std::erase(groups, 0);
+  }
+
+  uint64_t drawn(uint64_t below) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % below;
+  }
+
+  const PipelineShape& shape_;
+  const HeldChunks most_;
+  const int64_t least_;
+  OrderChoice choice_;
+  int64_t time_ = never;
+  uint64_t state_ = 1;
+};
+
+// A step of fewer microbatches, which has a beginning and an end as a longer one has.
+int64_t short_step(const PipelineShape& shape) {
+  const int64_t p = shape.stages, m = shape.microbatches;
+  return m < 3 * p ? m : 2 * p + m % p;
+}
+
+OrderChoice longer(OrderChoice choice, const PipelineShape& shape, int64_t by) {
+  for (Groups* groups : {&choice.forwards, &choice.backwards})
+    groups->insert(groups->begin() + 1, static_cast<size_t>(by / shape.stages), shape.stages);
+  return choice;
+}
+
+// `megalith search` plans thousands of layouts whose pipelines are the same.
+OrderChoice choice_for(const PipelineShape& shape, const HeldChunks& most) {
+  static std::mutex mutex;
+  static std::map<std::vector<int64_t>, OrderChoice> known;
+  constexpr size_t most_known = 4096;
+  std::vector<int64_t> key{shape.stages,  shape.virtual_stages, shape.microbatches,
+                           shape.message, most.chunks,          most.memory};
+  for (const ChunkTimes& t : shape.times) key.insert(key.end(), {t.forward, t.input, t.weights, t.sum});
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) return found->second;
+  }
+  OrderChoice choice = OrderSearch(shape, most).run();
+  const std::lock_guard lock(mutex);
+  if (known.size() >= most_known) known.clear();
+  known.emplace(std::move(key), choice);
+  return choice;
+}
+
+}  // namespace
+
+int64_t least_time(const PipelineShape& shape) {
+  const ChunkPlacement placement = shape.placement();
+  std::vector<int64_t> begins(static_cast<size_t>(shape.stages), never);
+  int64_t arrives = 0, least = 0;
+  for (int64_t chunk = 0; chunk < placement.num_chunks(); chunk++) {
+    int64_t& begin = begins[static_cast<size_t>(placement.stage_of(chunk))];
+    begin = std::min(begin, arrives);
+    arrives += times(shape, chunk).forward + (placement.turns_after(chunk) ? 0 : shape.message);
+  }
+  for (int64_t stage = 0; stage < shape.stages && shape.microbatches > 0; stage++) {
+    int64_t work = 0, sum = never;
+    for (int64_t c = 0; c < shape.virtual_stages; c++) {
+      const ChunkTimes t = times(shape, placement.model_chunk(stage, c));
+      work += shape.microbatches * (t.forward + t.input + t.weights);
+      sum = std::min(sum, t.sum);
+    }
+    least = std::max(least, begins[static_cast<size_t>(stage)] + work + sum);
+  }
+  return least;
+}
+
+std::optional<std::vector<Actions>> search_order(const PipelineShape& shape, const HeldChunks& most, int64_t time) {
+  if (shape.microbatches == 0 || time <= least_time(shape)) return std::nullopt;
+  PipelineShape searched = shape;
+  searched.microbatches = short_step(shape);
+  OrderChoice choice = choice_for(searched, most);
+  if (choice.forwards.empty()) return std::nullopt;
+  choice = longer(std::move(choice), shape, shape.microbatches - searched.microbatches);
+  const ChosenOrder order(shape, most, choice, time - 1);
+  const HalvesRun run = run_halves(shape, order.rule);
+  if (run.time >= time) return std::nullopt;
+  std::vector<Actions> lists = lists_of(order.rule, run);
+  if (!Drain(shape, lists).run()) return std::nullopt;
+  return lists;
+}
+
+}  // namespace megalith
