@@ -72,7 +72,8 @@ const std::vector<Layout>& replayed_layouts() {
                                           {"odd", 4, "no_shard"},
                                           {"odd", 4, "tensor=2 sequence pipeline=2"},
                                           {"odd", 2, "pipeline=2 virtual=2 schedule=zb_h1"},
-                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"}};
+                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"},
+                                          {"odd", 2, "pipeline=2 virtual=2 schedule=v_half"}};
   return all;
 }
 
@@ -106,7 +107,8 @@ TEST(Replay, names_an_overflow_in_either_half_of_a_backward_pass) {
     fill_in_checkpoint(checkpoint, "parameters/" + tensor, value);
   };
   const auto expect_named = [&](const std::string& op) {
-    for (const Layout& layout : {Layout{"odd", 1, ""}, replayed_layouts().end()[-2], replayed_layouts().back()}) {
+    for (const Layout& layout : {Layout{"odd", 1, ""}, replayed_layouts().end()[-3], replayed_layouts().end()[-2],
+                                 replayed_layouts().back()}) {
       SCOPED_TRACE(layout.words);
       const Result result = replay_on(scratch, layout.ranks, layout.words, {"--step", "3"});
       EXPECT_EQ(result.status, 0) << result.text();

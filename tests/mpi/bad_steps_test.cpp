@@ -51,16 +51,19 @@ std::vector<Config> spoilt_layouts() {
   add(1, 2, full_shard, 0, [](Config& c) { c.parallel.virtual_stages = 2; });
   add(1, 4, shard_optimizer, 0, [](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::gpipe; });
   add(2, 2, shard_grad_op, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
-  for (const PipelineSchedule schedule : schedules_in_halves) {
-    add(1, 2, full_shard, 0, [=](Config& c) {
-      c.parallel.pipeline_schedule = schedule;
-      c.parallel.virtual_stages = 2;
-    });
-    add(2, 2, shard_optimizer, 0, [=](Config& c) {
-      c.parallel.pipeline_schedule = schedule;
-      c.parallel.sequence_parallel = true;
-      c.parallel.tensor_pieces = 2;
-    });
+  for (const PipelineSchedule schedule : schedules_in_halves) {  // each V is in one of the two
+    if (schedule != PipelineSchedule::v_half)
+      add(1, 2, full_shard, 0, [=](Config& c) {
+        c.parallel.pipeline_schedule = schedule;
+        c.parallel.virtual_stages = 2;
+      });
+    if (schedule != PipelineSchedule::zb_v)
+      add(2, 2, shard_optimizer, 0, [=](Config& c) {
+        c.parallel.pipeline_schedule = schedule;
+        c.parallel.virtual_stages = is_v_shaped(schedule) ? 2 : 1;
+        c.parallel.sequence_parallel = true;
+        c.parallel.tensor_pieces = 2;
+      });
   }
   return all;
 }

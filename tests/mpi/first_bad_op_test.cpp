@@ -43,17 +43,20 @@ std::vector<Config> looked_at_layouts() {
   add(2, 2, full_shard,
       [](Config& c) { c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::selective; });
   add(6, 1, full_shard, as_it_is);
-  for (const PipelineSchedule schedule : schedules_in_halves) {
-    add(1, 2, full_shard, [=](Config& c) {
-      c.parallel.pipeline_schedule = schedule;
-      c.parallel.virtual_stages = 2;
-      c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
-    });
-    add(2, 2, full_shard, [=](Config& c) {
-      c.parallel.pipeline_schedule = schedule;
-      c.parallel.sequence_parallel = true;
-      c.parallel.tensor_pieces = 2;
-    });
+  for (const PipelineSchedule schedule : schedules_in_halves) {  // each V is in one of the two
+    if (schedule != PipelineSchedule::v_half)
+      add(1, 2, full_shard, [=](Config& c) {
+        c.parallel.pipeline_schedule = schedule;
+        c.parallel.virtual_stages = 2;
+        c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+      });
+    if (schedule != PipelineSchedule::zb_v)
+      add(2, 2, full_shard, [=](Config& c) {
+        c.parallel.pipeline_schedule = schedule;
+        c.parallel.virtual_stages = is_v_shaped(schedule) ? 2 : 1;
+        c.parallel.sequence_parallel = true;
+        c.parallel.tensor_pieces = 2;
+      });
   }
   return all;
 }

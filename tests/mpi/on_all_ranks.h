@@ -36,7 +36,8 @@ inline std::optional<Config> laid_out(Config c, int tensor, int pipeline, Shardi
 }
 
 // Schedules whose backward passes have two halves.
-inline constexpr PipelineSchedule schedules_in_halves[] = {PipelineSchedule::zb_h1};
+inline constexpr PipelineSchedule schedules_in_halves[] = {PipelineSchedule::zb_h1, PipelineSchedule::zb_v,
+                                                           PipelineSchedule::v_half};
 
 inline SmallRun on_all_ranks(const Config& config) {
   return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));

@@ -67,7 +67,7 @@ void FirstBadOp::follow(const Instruction* i) {
   with_weights_ = false;
   part_name_ = i->unit == Instruction::none
                    ? "the sums of gradients"
-                   : fmt::format("the gradient of the {}", plan_.units[static_cast<size_t>(i->unit)].name);
+                   : fmt::format("the gradient of the {}", plan_.unit(static_cast<size_t>(i->unit)).name);
 }
 
 void FirstBadOp::launched(const char* name, std::span<const Tensor> written) {
