@@ -91,7 +91,7 @@ inline constexpr Entry entries[] = {
     {"Recipes.of_clusters_are_rehearsed", 0, 1, "recipes that have the mechanisms of one before them"},
     {"BadSteps.a_loss_scale_falls_and_rises_alike_in_pieces", 0, 1,
      "the layouts between that with one axis and that with all"},
-    {"WrittenTexts.layouts", 6, all, "layouts, in the order of the test, in which a run writes texts"},
+    {"WrittenTexts.layouts", 7, all, "layouts, in the order of the test, in which a run writes texts"},
 
     // tests/mpi
     {"mpi/1_ranks", 0, 1, "one rank, which finds nothing that several do not"},

@@ -66,7 +66,8 @@ const std::vector<Layout>& spoilt_layouts() {
                                           {"odd", 2, "pipeline=2 virtual=2"},
                                           {"odd", 4, "tensor=2 sequence pipeline=2"},
                                           {"odd", 2, "pipeline=2 virtual=2 schedule=zb_h1"},
-                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"}};
+                                          {"odd", 4, "tensor=2 sequence pieces=2 pipeline=2 schedule=zb_h1"},
+                                          {"odd", 2, "pipeline=2 virtual=2 schedule=zb_v"}};
   return all;
 }
 

@@ -27,8 +27,15 @@ struct HangLayout {
   int virtual_stages = 1;
 };
 // The first four are those of the day.
-const std::vector<HangLayout> hang_layouts{{2, 2, 1}, {2, 1, 2, "zb_h1", 2}, {4, 2, 1},        {8, 2, 2, "zb_h1"},
-                                           {2, 1, 2}, {2, 1, 2, "zb_h1"},    {8, 2, 2, "1f1b"}};
+const std::vector<HangLayout> hang_layouts{{2, 2, 1},
+                                           {2, 1, 2, "zb_v", 2},
+                                           {4, 2, 1},
+                                           {8, 2, 2, "zb_h1"},
+                                           {2, 1, 2},
+                                           {2, 1, 2, "zb_h1"},
+                                           {8, 2, 2, "1f1b"},
+                                           {2, 1, 2, "zb_h1", 2},
+                                           {8, 2, 2, "v_half", 2}};
 
 struct PlantedHang {
   HangLayout layout;

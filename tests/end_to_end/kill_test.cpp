@@ -173,6 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Kill, KilledLayouts,
                                                       taken("Kill.kills_of_layouts")},
                                          KilledLayout{"halves_in_chunks", "pipeline=2 virtual=2 schedule=zb_h1",
                                                       taken("Kill.kills_of_layouts")},
+                                         KilledLayout{"v", "pipeline=2 virtual=2 schedule=zb_v",
+                                                      taken("Kill.kills_of_layouts")},
                                          KilledLayout{"pieces", "tensor=2 pieces=2", taken("Kill.kills_of_layouts")}),
                          [](const auto& suite) { return suite.param.name; });
 

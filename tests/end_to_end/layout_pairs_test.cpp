@@ -49,6 +49,8 @@ const std::vector<Twins> twins = {
     // On other ranks.
     {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 virtual=2 microbatch=1"},
     {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 layers=1,3 microbatch=1"},
+    {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 virtual=2 schedule=zb_v microbatch=1"},
+    {weights, "odd", 8, "pipeline=4 virtual=2", "pipeline=4 virtual=2 schedule=v_half"},
     {weights, "small", 4, "pipeline=4 microbatch=1", "pipeline=2 microbatch=1", 2},
     {weights, "tiny", 4, "tensor=2", "tensor=2 order=shard,tensor,data,pipeline"},
     {weights, "tiny", 8, "tensor=2 shard=2", "tensor=2 shard=2 order=data,shard,tensor,pipeline"},
@@ -121,6 +123,7 @@ const std::vector<Move> moves = {
     {"small", 4, "pipeline=4 microbatch=1", 1, "no_shard"},
     {"small", 2, "pipeline=2 virtual=2 microbatch=2", 2, "full_shard"},
     {"small", 2, "pipeline=2 virtual=2 schedule=zb_h1", 4, "tensor=2 pieces=2 pipeline=2 schedule=zb_h1"},
+    {"small", 2, "pipeline=2 virtual=2 schedule=v_half", 4, "tensor=2 pipeline=2 virtual=2 schedule=zb_v"},
     {"tiny", 4, "tensor=4 sequence", 4, "shard_optimizer microbatch=1"},
     {"tiny", 8, "tensor=2 pipeline=2 shard_grad_op microbatch=1", 3, "full_shard microbatch=2"},
     {"tiny", 1, "no_shard", 8, "tensor=4 sequence pipeline=2 gpipe microbatch=1"},

@@ -74,6 +74,13 @@ const std::vector<Layout> layouts = {
     {"small", 8, "tensor=2 pieces=2 full_shard nodes=4 two_level live=400000 replicate=20000 microbatch=2"},
     {"small", 8, "tensor=2 sequence pieces=3 pipeline=2 virtual=2 gpipe active=2 shard_optimizer microbatch=2"},
     {"tiny", 8, "tensor=2 pieces=2 full_shard shard=2 microbatch=1"},
+    {"small", 8, "pipeline=2 virtual=2 schedule=zb_v shard_optimizer shard=2 microbatch=1"},
+    {"small", 8,
+     "pipeline=2 virtual=2 schedule=v_half nodes=4 two_level live=400000 replicate=20000 recompute "
+     "order=pipeline,shard,tensor,data microbatch=1"},
+    {"small", 8,
+     "tensor=2 sequence unscaled pieces=2 pipeline=2 virtual=2 schedule=zb_v layers=1,1,1,1 shard_grad_op "
+     "microbatch=1"},
     {"odd", 3, "tensor=3"},
     {"odd", 6, "tensor=6 sequence"},
     {"odd", 8, "pipeline=8 microbatch=1"},
@@ -82,6 +89,15 @@ const std::vector<Layout> layouts = {
     {"odd", 6, "tensor=2 sequence unscaled shard_optimizer microbatch=1 order=shard,tensor,data,pipeline"},
     {"odd", 6, "tensor=3 sequence shard_grad_op unscaled microbatch=2 recompute=group_3 offload"},
     {"odd", 8, "pipeline=4 virtual=2 full_shard live=100000 replicate=2000 order=pipeline,shard,tensor,data"},
+    {"odd", 8,
+     "pipeline=2 virtual=2 schedule=zb_v nodes=4 two_level live=100000 replicate=2000 recompute "
+     "order=pipeline,shard,tensor,data microbatch=1"},
+    {"odd", 8, "pipeline=4 virtual=2 schedule=zb_v no_shard microbatch=1"},
+    {"odd", 8, "pipeline=4 virtual=2 schedule=v_half no_shard microbatch=1"},
+    {"odd", 8, "pipeline=2 virtual=2 schedule=v_half shard_optimizer shard=2 microbatch=1"},
+    {"odd", 8,
+     "tensor=2 sequence unscaled pieces=2 pipeline=2 virtual=2 schedule=v_half layers=1,3,2,2 shard_grad_op "
+     "microbatch=1"},
 };
 
 class LayoutTable : public testing::TestWithParam<Size> {};
