@@ -208,7 +208,7 @@ def zero_bubble(row):
     schedule, gpus, microbatches = row["schedule"], int(row["gpus"]), int(row["microbatches"])
     if schedule == "ZB-2p" and microbatches <= gpus:
         schedule = "ZB-1p"  # appendix H: then they are essentially the same
-    if schedule == "1F1B-I":
+    if schedule in ("1F1B-I", "ZB-V"):  # of 2 p chunks, where table 6's models have 2 p - 2 layers
         raise Unusable("its first and its last chunk have no layer, and Megalith's have one at least")
     if schedule not in SCHEDULES:
         raise Unusable("a schedule that Megalith does not have: " + schedule)
