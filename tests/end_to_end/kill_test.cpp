@@ -167,16 +167,15 @@ TEST_P(KilledLayouts, lose_nothing) {
   EXPECT_GE(completed, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kill, KilledLayouts,
-                         testing::Values(KilledLayout{"sharded", "", taken("Kill.kills")},
-                                         KilledLayout{"halves", "pipeline=2 schedule=zb_h1",
-                                                      taken("Kill.kills_of_layouts")},
-                                         KilledLayout{"halves_in_chunks", "pipeline=2 virtual=2 schedule=zb_h1",
-                                                      taken("Kill.kills_of_layouts")},
-                                         KilledLayout{"v", "pipeline=2 virtual=2 schedule=zb_v",
-                                                      taken("Kill.kills_of_layouts")},
-                                         KilledLayout{"pieces", "tensor=2 pieces=2", taken("Kill.kills_of_layouts")}),
-                         [](const auto& suite) { return suite.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Kill, KilledLayouts,
+    testing::Values(KilledLayout{"sharded", "", taken("Kill.kills")},
+                    KilledLayout{"halves", "pipeline=2 schedule=zb_h1", taken("Kill.kills_of_layouts")},
+                    KilledLayout{"halves_in_chunks", "pipeline=2 virtual=2 schedule=zb_h1",
+                                 taken("Kill.kills_of_layouts")},
+                    KilledLayout{"v", "pipeline=2 virtual=2 schedule=zb_v", taken("Kill.kills_of_layouts")},
+                    KilledLayout{"pieces", "tensor=2 pieces=2", taken("Kill.kills_of_layouts")}),
+    [](const auto& suite) { return suite.param.name; });
 
 // The others end, within 30 s and not in silence, whichever of them dies.
 TEST(Kill, a_rank_that_dies_ends_the_others) {
