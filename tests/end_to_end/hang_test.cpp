@@ -111,7 +111,7 @@ struct Calls {
   int64_t of(const std::string& fault) const { return fault == "stop" || fault == "kill" ? all : collectives; }
 };
 
-// Of each rank.
+// Returns the calls of each rank.
 std::vector<Calls> calls_of(const HangLayout& layout, const Scratch& scratch) {
   const Result result = succeed(mpirun(layout.ranks, MEGALITH_PLANTED_HANGS, planted(layout, ".", 60, 1)), scratch);
   std::vector<Calls> calls;

@@ -38,7 +38,7 @@ struct ChunkMemory {
   int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + as_number(slot(microbatch) * layers + i); }
 };
 
-// Of each chunk of the rank. Without `training`, one microbatch of each is alive.
+// Returns the memory of each chunk of the rank. Without `training`, one microbatch of each is alive.
 std::vector<ChunkMemory> lay_out(const Plan& plan, bool training);
 
 }  // namespace megalith

@@ -55,7 +55,7 @@ std::vector<ChunkTimes> chunk_times(const Config& config, const MeshShape& mesh,
   const double head = 3 * forward_flops(config, 0, config.model.vocab, T);
   const bool leaves_node = mesh.ranks_per_node > 0 && mesh.batch_ranks() * mesh.tensor > mesh.ranks_per_node;
   const double bytes = config.precision.gradient_reduce == StorageType::fp32 ? 4 : 2;
-  // Of a layer's parameters, each of which does two FLOPs a row.
+  // The time of a layer's parameters, each of which does two FLOPs a row.
   const double sum = mesh.batch_ranks() == 1 ? 0
                                              : bytes * mesh.tensor * layer / 2 / rows *
                                                    (leaves_node ? flops_a_byte_of_node : flops_a_byte_in_node);
