@@ -191,7 +191,7 @@ def validation(row, line):
                 strategy="shard_optimizer" if row["zero"] == "ZeRO-1" else "no_shard")
 
 
-# Of the paper's schedules, those that Megalith has. ZB-1p is ZB-H1 where the paper's search finds nothing better in that
+# These of the paper's schedules Megalith has. ZB-1p is ZB-H1 where the paper's search finds nothing better in that
 # memory: its table 5 has the same bubbles for both.
 SCHEDULES = {"1F1B": "1f1b", "ZB-1p": "zb_h1"}
 

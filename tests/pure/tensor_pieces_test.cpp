@@ -51,7 +51,7 @@ Config recipe_of(const std::string& name) {
 // Returns the seconds in which the slowest stage waits for tensor-parallel sums.
 double exposed(const Prediction& p) { return at(p.line.breakdowns[p.slowest], Account::tensor_sums); }
 
-// What is estimated without a dry run is nearly the best there is.
+// The number that is estimated without a dry run is nearly the best there is.
 void expect_nearly_the_best(const Config& config, const Hardware& hardware, int num_ranks) {
   double best = predicted(config, hardware, num_ranks, 0).seconds;
   for (int64_t pieces : {1, 2, 3, 4, 8}) best = std::min(best, predicted(config, hardware, num_ranks, pieces).seconds);

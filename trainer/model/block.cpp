@@ -149,7 +149,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
-  // What leaves a branch travels beside the products of its weights, or else beside the product that makes it.
+  // A branch's gradient travels beside the products of its weights, or else beside the product that makes it.
   const Edge::Cut cut = kept ? Edge::Cut::pieces : Edge::Cut::whole;
 
   {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  next = dropout(dmid), or in

@@ -18,12 +18,6 @@ int64_t most_between(const std::vector<Action>& schedule, std::pair<bool, int64_
   return most;
 }
 
-// Messages of a chunk that may be on their way while it goes on: in a V the next stage takes them as they come.
-int64_t messages_under_way(const Plan& plan, int64_t live) {
-  if (plan.mesh.v_shaped) return std::min<int64_t>(live, 2);
-  return plan.chunks.size() > 1 ? live : 1;
-}
-
 }  // namespace
 
 std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
@@ -38,7 +32,7 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
                              most_held = live_microbatches(plan.schedule, plan.pipeline.virtual_stages, true);
   for (const Chunk& chunk : plan.chunks) {
     const int64_t live = training ? most_live[all.size()] : 1, held = training ? most_held[all.size()] : 1,
-                  behind = messages_under_way(plan, live);
+                  behind = plan.pipeline.placement().messages_under_way(live);
     ChunkMemory m;
     m.layers = chunk.num_layers;
     m.group = std::min(plan.group, m.layers);

@@ -16,8 +16,8 @@ struct Turns {
 };
 
 // The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
-// the others are worked on: one that comes, and one that goes, or, where the next stage may first have to do other
-// chunks, as many as it may fall behind: all that are alive, or two in a V. Where that turns, two chunks share what would be messages.
+// the others are worked on: one that comes, and those that may be on their way (ChunkPlacement::messages_under_way).
+// Where a V turns, two chunks share what would be messages.
 struct ChunkMemory {
   Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
   Turns slots;                       // microbatches alive

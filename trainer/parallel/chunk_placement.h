@@ -7,6 +7,7 @@
 // both ends of the model, messages go in both directions, and none is sent where the V turns.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace megalith {
@@ -27,6 +28,13 @@ struct ChunkPlacement {
   }
   // Returns whether the chunk's output is the input of another chunk of the same stage.
   bool turns_after(int64_t model_chunk) const { return v_shaped && model_chunk + 1 == stages; }
+
+  // Returns for how many messages of a chunk that are on their way its stage has memory while it goes on, where so many
+  // microbatches are alive: as many as the next stage may fall behind, which may first have to do other chunks. In a V
+  // it takes two as they come.
+  int64_t messages_under_way(int64_t live) const {
+    return v_shaped ? std::min<int64_t>(live, 2) : virtual_stages > 1 ? live : 1;
+  }
 
   bool operator==(const ChunkPlacement&) const = default;
 };

@@ -12,10 +12,11 @@ namespace {
 constexpr double layer_time = 1000;   // of a layer's products in the forward pass, at their best rate
 constexpr double bytes_of_value = 2;  // of the residual, whatever it is computed in
 
-// What a GPU is slower at than at products of large matrices. Products over `inner` terms take 1 + ramp / inner times
-// as long, attention of T positions (1 + attention_ramp / T) / attention_rate times as long as products of as many
-// FLOPs, as trainer/planner/op_time.cpp has them. What is elementwise in a layer of width h takes passes / h of its
-// products' time: two bytes a value at 1.5 TB/s beside 230 TFLOP/s (A100), some 9 values a feature and direction.
+// GPUs do all but products of large matrices at less than their best rate. Products over `inner` terms take
+// 1 + ramp / inner times as long, attention of T positions (1 + attention_ramp / T) / attention_rate times as long as
+// products of as many FLOPs, as trainer/planner/op_time.cpp has them. Elementwise ops of a layer of width h take
+// passes / h of its products' time: two bytes a value at 1.5 TB/s beside 230 TFLOP/s (A100), some 9 values a feature
+// and direction.
 constexpr double ramp = 176, attention_ramp = 1080, attention_rate = 0.6;
 constexpr double forward_passes = 120, backward_passes = 300;
 

@@ -74,8 +74,8 @@ BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank);
 // Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
-  // Whether its input is the output of this rank's chunk before, and its output the input of the one after: where a V
-  // turns.
+  // A V turns before it, and its input is the output of this rank's chunk before; or after it, and its output is the
+  // input of the next.
   bool turns_before = false, turns_after = false;
   int64_t first_layer = 0, num_layers = 0;
   size_t first_unit = 0;  // of its layers

@@ -31,14 +31,21 @@ std::vector<Actions> all_stages(const PipelineShape& shape) {
 
 }  // namespace
 
-Actions in_groups(Kind kind, const PipelineShape& shape, int64_t group) {
-  const int64_t v = shape.virtual_stages;
+Actions in_groups(Kind kind, const std::vector<int64_t>& groups, int64_t virtual_stages) {
   Actions actions;
-  for (int64_t first = 0; first < shape.microbatches; first += group)
-    for (int64_t c = 0; c < v; c++)
+  int64_t first = 0;
+  for (const int64_t group : groups) {
+    for (int64_t c = 0; c < virtual_stages; c++)
       for (int64_t k = first; k < first + group; k++)
-        actions.push_back({kind, k, kind == Kind::forward ? c : v - 1 - c});
+        actions.push_back({kind, k, kind == Kind::forward ? c : virtual_stages - 1 - c});
+    first += group;
+  }
   return actions;
+}
+
+Actions in_groups(Kind kind, const PipelineShape& shape, int64_t group) {
+  const auto groups = static_cast<size_t>((shape.microbatches + group - 1) / group);
+  return in_groups(kind, std::vector<int64_t>(groups, group), shape.virtual_stages);
 }
 
 Actions only_existing(Actions actions, int64_t microbatches) {

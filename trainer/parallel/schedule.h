@@ -49,6 +49,9 @@ struct PipelineShape {
   std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
   int64_t message = 0;              // how long a message between stages takes, in the same units
 
+  ChunkTimes times_of(int64_t model_chunk) const {
+    return times.empty() ? ChunkTimes{} : times[static_cast<size_t>(model_chunk)];
+  }
   ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return has_halves(kind) && stages > 1; }

@@ -20,7 +20,7 @@ class HalvesClock {
     for (size_t s = 0; s < stages_.size(); s++) {
       stages_[s].done.reserve(3 * rule.stages[s].forwards->size());
       for (int64_t c = 0; c < shape.virtual_stages; c++) {
-        const ChunkTimes t = times(placement_.model_chunk(static_cast<int64_t>(s), c));
+        const ChunkTimes t = shape_.times_of(placement_.model_chunk(static_cast<int64_t>(s), c));
         stages_[s].left += shape.microbatches * (t.forward + t.input + t.weights);
       }
     }
@@ -67,9 +67,6 @@ class HalvesClock {
   }
   int64_t model_chunk(const Action& a, size_t stage) const {
     return placement_.model_chunk(static_cast<int64_t>(stage), a.chunk);
-  }
-  ChunkTimes times(int64_t model_chunk) const {
-    return shape_.times.empty() ? ChunkTimes{} : shape_.times[static_cast<size_t>(model_chunk)];
   }
 
   int64_t arrival(const StageState& s, int64_t from, int64_t to, int64_t end) const {
@@ -119,7 +116,7 @@ class HalvesClock {
       if (other.time == s.time) return other;
     }
     if (s.weights < s.backwards) {
-      const int64_t takes = times(model_chunk((*rule.backwards)[s.weights], stage)).weights;
+      const int64_t takes = shape_.times_of(model_chunk((*rule.backwards)[s.weights], stage)).weights;
       const bool soon = first.time != never && 4 * (first.time - s.time) < rule_.quarters * takes;
       if (!soon) return {s.time, Kind::backward_weight};
     }
@@ -133,7 +130,7 @@ class HalvesClock {
     const Action& a =
         forward ? (*rule.forwards)[s.forwards++] : (*rule.backwards)[weights ? s.weights++ : s.backwards++];
     const int64_t chunk = model_chunk(a, stage);
-    const ChunkTimes takes = times(chunk);
+    const ChunkTimes takes = shape_.times_of(chunk);
     if (forward) s.memory += memory_of(shape_, chunk);
     if (weights) s.memory -= memory_of(shape_, chunk);
     s.receiving = start.time;

@@ -17,10 +17,10 @@ struct HeldChunks {
   int64_t chunks = 0, memory = 0;
 };
 
-// What a chunk of the model holds of a microbatch, in units of any size: its layers, for which the time of its half
-// for weights stands.
+// Returns what a chunk of the model holds of a microbatch, in units of any size: its layers, for which the time of its
+// half for weights stands.
 inline int64_t memory_of(const PipelineShape& shape, int64_t model_chunk) {
-  return shape.times.empty() ? 1 : shape.times[static_cast<size_t>(model_chunk)].weights;
+  return shape.times_of(model_chunk).weights;
 }
 
 struct HalvesRule {

@@ -1,4 +1,4 @@
-// What schedules are made of, for make_schedule. Lists are those of all stages, in their order.
+// This is what make_schedule puts schedules together from. Lists are those of all stages, in their order.
 #pragma once
 
 #include <limits>
@@ -22,9 +22,12 @@ Actions v_forwards(const PipelineShape& shape, int64_t stage);
 // Puts the halves for weights into lists of forwards and backwards, which become halves for inputs.
 std::vector<Actions> with_weight_halves(const PipelineShape& shape, const std::vector<Actions>& lists);
 
-// A group of microbatches passes one chunk after the other. The last group is filled up with microbatches that do not
-// exist: an order made for full groups stays free of deadlock when they are left out of it, while one made for the
-// incomplete group itself is not (2 stages of 3 chunks, 3 microbatches).
+// Groups of so many microbatches pass one chunk after the other.
+Actions in_groups(Action::Kind kind, const std::vector<int64_t>& groups, int64_t virtual_stages);
+
+// The same in groups of one size. The last is filled up with microbatches that do not exist: an order made for full
+// groups stays free of deadlock when they are left out of it, while one made for the incomplete group itself is not
+// (2 stages of 3 chunks, 3 microbatches).
 Actions in_groups(Action::Kind kind, const PipelineShape& shape, int64_t group);
 Actions only_existing(Actions actions, int64_t microbatches);
 

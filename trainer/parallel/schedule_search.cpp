@@ -17,10 +17,6 @@ struct OrderChoice {
   int64_t slack = 1, quarters = 0;
 };
 
-ChunkTimes times(const PipelineShape& shape, int64_t model_chunk) {
-  return shape.times.empty() ? ChunkTimes{} : shape.times[static_cast<size_t>(model_chunk)];
-}
-
 Groups equal_groups(int64_t first, int64_t others, int64_t microbatches) {
   Groups groups;
   for (int64_t left = microbatches, next = first; left > 0; next = others) {
@@ -30,23 +26,11 @@ Groups equal_groups(int64_t first, int64_t others, int64_t microbatches) {
   return groups;
 }
 
-Actions in_order(Kind kind, const Groups& groups, int64_t virtual_stages) {
-  Actions actions;
-  int64_t first = 0;
-  for (const int64_t group : groups) {
-    for (int64_t c = 0; c < virtual_stages; c++)
-      for (int64_t k = first; k < first + group; k++)
-        actions.push_back({kind, k, kind == Kind::forward ? c : virtual_stages - 1 - c});
-    first += group;
-  }
-  return actions;
-}
-
 // The rule of a choice, and the orders that it points to.
 struct ChosenOrder {
   ChosenOrder(const PipelineShape& shape, const HeldChunks& most, const OrderChoice& choice, int64_t limit)
-      : forwards(in_order(Kind::forward, choice.forwards, shape.virtual_stages)),
-        backwards(in_order(Kind::backward, choice.backwards, shape.virtual_stages)),
+      : forwards(in_groups(Kind::forward, choice.forwards, shape.virtual_stages)),
+        backwards(in_groups(Kind::backward, choice.backwards, shape.virtual_stages)),
         rule{.stages = {},
              .most = most,
              .quarters = choice.quarters,
@@ -67,7 +51,7 @@ struct ChosenOrder {
 };
 
 // Follows the lists as stages do whose sends end only once their receiver has come to them: a forward waits until what
-// was last sent from its slot is received, and until its output, of which a stage has one more than may be behind, is
+// was last sent from its slot is received, and until its output, of which a stage has one more than may be under way, is
 // free; so does what a half for inputs receives (program.cpp). Returns whether all come to their ends.
 class Drain {
  public:
@@ -119,7 +103,6 @@ class Drain {
     return may_send(stage, list[i]) && may_receive(stage, list[i]) &&
            (i + 1 == list.size() || may_receive(stage, list[i + 1]));
   }
-  int64_t behind(int64_t live) const { return placement_.virtual_stages > 1 ? live : 1; }
 
   bool may_send(size_t stage, const Action& a) {
     if (a.kind == Kind::backward_weight) return true;
@@ -128,7 +111,7 @@ class Drain {
     if (a.kind == Kind::forward)
       return (chunk == 0 || is_done(Kind::forward, chunk - 1, k)) &&
              is_received(Kind::backward_input, chunk - 1, k - live) &&
-             is_received(Kind::forward, chunk + 1, k - 1 - behind(live));
+             is_received(Kind::forward, chunk + 1, k - 1 - placement_.messages_under_way(live));
     return chunk + 1 == placement_.num_chunks() ? is_done(Kind::forward, chunk, k)
                                                 : is_done(Kind::backward_input, chunk + 1, k);
   }
@@ -136,7 +119,7 @@ class Drain {
     if (a.kind != Kind::backward_input) return true;
     const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk);
     const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
-    return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - behind(live));
+    return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - placement_.messages_under_way(live));
   }
 
   const ChunkPlacement placement_;
@@ -248,12 +231,12 @@ int64_t least_time(const PipelineShape& shape) {
   for (int64_t chunk = 0; chunk < placement.num_chunks(); chunk++) {
     int64_t& begin = begins[static_cast<size_t>(placement.stage_of(chunk))];
     begin = std::min(begin, arrives);
-    arrives += times(shape, chunk).forward + (placement.turns_after(chunk) ? 0 : shape.message);
+    arrives += shape.times_of(chunk).forward + (placement.turns_after(chunk) ? 0 : shape.message);
   }
   for (int64_t stage = 0; stage < shape.stages && shape.microbatches > 0; stage++) {
     int64_t work = 0, sum = never;
     for (int64_t c = 0; c < shape.virtual_stages; c++) {
-      const ChunkTimes t = times(shape, placement.model_chunk(stage, c));
+      const ChunkTimes t = shape.times_of(placement.model_chunk(stage, c));
       work += shape.microbatches * (t.forward + t.input + t.weights);
       sum = std::min(sum, t.sum);
     }
