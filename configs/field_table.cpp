@@ -118,8 +118,10 @@ Table<Config> build_table() {
       "pipeline_schedule", &ParallelConfig::pipeline_schedule,
       "One forward, one backward in turn (interleaved with virtual_stages); all forwards first; zero bubble: gradients "
       "of weights while a rank would wait, as 1f1b, or with layers as a V, in all of 1f1b's memory or in half");
-  parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
-                  "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
+  parallel.number(
+      "active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
+      "Most microbatches in flight on a pipeline rank, under zb_v in both chunks of its layers; 0: what the schedule "
+      "needs, beyond which zb_v waits less");
   parallel.word("layers_per_stage", &ParallelConfig::layers_per_stage,
                 "Layers of each (virtual) stage in the order of the model, as in \"5 6 5\"; empty: balanced");
   parallel.word("sharding_strategy", &ParallelConfig::sharding_strategy,

@@ -157,10 +157,16 @@ Found check_pipeline(const Config& config) {
   if (is_v_shaped(schedule) && chunks != 2)
     return problem(config, "parallel.pipeline_schedule",
                    "has two chunks of layers on each rank, and parallel.virtual_stages is {}; set that to 2", chunks);
-  if (is_v_shaped(schedule) && config.parallel.active_microbatches > 0)
+  const int64_t active = config.parallel.active_microbatches;
+  if (schedule == PipelineSchedule::v_half && active > 0)
     return problem(config, "parallel.active_microbatches",
-                   "has no effect under parallel.pipeline_schedule = \"{}\"; set 0{}", to_string(schedule),
-                   schedule == PipelineSchedule::zb_v ? ", or the schedule \"v_half\", which needs half the memory" : "");
+                   "has no effect under parallel.pipeline_schedule = \"v_half\"; set 0");
+  if (schedule == PipelineSchedule::zb_v && 0 < active && active < degree)
+    return problem(
+        config, "parallel.active_microbatches",
+        "is less than the {} that parallel.pipeline_schedule = \"zb_v\" needs on as many pipeline ranks; set 0, "
+        "or the schedule \"v_half\", which needs half the memory",
+        degree);
   if (degree * chunks > layers) {
     std::vector<std::string> most;
     if (degree <= layers) most.push_back(fmt::format("{} x {}", degree, layers / degree));

@@ -195,13 +195,15 @@ TEST(Rules, PipelineStagesHaveLayers) {
   expect_refusal({"parallel.pipeline_schedule=zb_v", "parallel.pipeline_parallel_degree=2"},
                  "parallel.pipeline_schedule = \"zb_v\" has two chunks of layers on each rank, and "
                  "parallel.virtual_stages is 1; set that to 2");
-  expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2",
-                  "parallel.virtual_stages=2", "parallel.pipeline_schedule=v_half"},
+  expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2", "parallel.virtual_stages=2",
+                  "parallel.pipeline_schedule=v_half"},
                  "parallel.active_microbatches = 3 has no effect under parallel.pipeline_schedule = \"v_half\"; set 0");
-  expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2",
-                  "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_v"},
-                 "parallel.active_microbatches = 3 has no effect under parallel.pipeline_schedule = \"zb_v\"; set 0, or "
-                 "the schedule \"v_half\", which needs half the memory");
+  expect_refusal({"parallel.active_microbatches=1", "parallel.pipeline_parallel_degree=2", "parallel.virtual_stages=2",
+                  "parallel.pipeline_schedule=zb_v"},
+                 "parallel.active_microbatches = 1 is less than the 2 that parallel.pipeline_schedule = \"zb_v\" needs "
+                 "on as many pipeline ranks; set 0, or the schedule \"v_half\", which needs half the memory");
+  EXPECT_TRUE(allowed({"parallel.active_microbatches=2", "parallel.pipeline_parallel_degree=2",
+                       "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_v"}));
   for (const auto& [degree, chunks] : {std::pair{12, 1}, {4, 3}, {2, 5}, {2, 6}})
     EXPECT_TRUE(allowed({fmt::format("parallel.pipeline_parallel_degree={}", degree),
                          fmt::format("parallel.virtual_stages={}", chunks)}));

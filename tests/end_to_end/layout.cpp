@@ -177,13 +177,11 @@ bool exclude_each_other(const std::string& a, const std::string& b) {
                                                 "replicate_below", "max_live_parameters"};
   // Only full_shard gives gathered layers back before the update.
   static const std::set<std::string> keep = {"shard_grad_op", "shard_optimizer"};
-  // A V says itself how many microbatches are under way.
-  static const std::set<std::string> as_v = {"zb_v", "v_half"};
   const auto either = [&](const auto& law) { return law(a, b) || law(b, a); };
   const auto two_of = [&](const std::set<std::string>& one) { return a != b && one.contains(a) && one.contains(b); };
   return two_of(strategies) || two_of(schedules) || either([&](const auto& x, const auto& y) {
            return (x == "no_shard" && gathers.contains(y)) || (x == "max_live_parameters" && keep.contains(y)) ||
-                  (x == "active_microbatches" && as_v.contains(y));
+                  (x == "active_microbatches" && y == "v_half");
          });
 }
 

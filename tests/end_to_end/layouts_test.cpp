@@ -74,7 +74,7 @@ const std::vector<Layout> layouts = {
     {"small", 8, "tensor=2 pieces=2 full_shard nodes=4 two_level live=400000 replicate=20000 microbatch=2"},
     {"small", 8, "tensor=2 sequence pieces=3 pipeline=2 virtual=2 gpipe active=2 shard_optimizer microbatch=2"},
     {"tiny", 8, "tensor=2 pieces=2 full_shard shard=2 microbatch=1"},
-    {"small", 8, "pipeline=2 virtual=2 schedule=zb_v shard_optimizer shard=2 microbatch=1"},
+    {"small", 8, "pipeline=2 virtual=2 schedule=zb_v active=3 shard_optimizer shard=2 microbatch=1"},
     {"small", 8,
      "pipeline=2 virtual=2 schedule=v_half nodes=4 two_level live=400000 replicate=20000 recompute "
      "order=pipeline,shard,tensor,data microbatch=1"},

@@ -131,7 +131,8 @@ std::set<std::string> weights_of_all(SmallRun& run) {
   std::string mine;
   for (const auto& [name, values] : gathered(run, &Unit::master)) {
     const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-    mine += fmt::format("{} of tensor rank {}: {:x}\n", name, run.plan.tensor.rank, std::hash<std::string_view>()(bytes));
+    mine +=
+        fmt::format("{} of tensor rank {}: {:x}\n", name, run.plan.tensor.rank, std::hash<std::string_view>()(bytes));
   }
   std::set<std::string> all;
   for (const std::string& rank : session().all_gather_text(mine)) {
@@ -165,7 +166,9 @@ void expect_same(SmallRun& whole, const std::vector<StepScalars>& steps, const C
 std::optional<Config> as_v(Config config, PipelineSchedule kind) {
   config.parallel.pipeline_schedule = kind;
   config.parallel.virtual_stages = 2;
-  config.parallel.active_microbatches = 0;
+  // Where 1F1B has few active ones, a V has more than it needs.
+  const bool more = kind == PipelineSchedule::zb_v && config.parallel.active_microbatches > 0;
+  config.parallel.active_microbatches = more ? config.parallel.pipeline_parallel_degree + 2 : 0;
   if (!config.parallel.layers_per_stage.empty()) config.parallel.layers_per_stage = "1 3 2 2";
   return is_valid(config) ? std::optional(config) : std::nullopt;
 }

@@ -55,7 +55,9 @@ std::vector<Config> layouts(int ranks) {
           if (n % 4 == 2) c.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
           if (n % 4 == 3 && c.parallel.virtual_stages == 2)
             c.parallel.pipeline_schedule = n % 8 == 3 ? PipelineSchedule::zb_v : PipelineSchedule::v_half;
-          if (n % 5 == 2 && !is_v_shaped(c.parallel.pipeline_schedule)) c.parallel.active_microbatches = 2;
+          if (n % 5 == 2 && c.parallel.pipeline_schedule != PipelineSchedule::v_half)
+            c.parallel.active_microbatches =
+                c.parallel.pipeline_schedule == PipelineSchedule::zb_v ? c.parallel.pipeline_parallel_degree + 1 : 2;
           if (tensor > 1 && n % 3 == 1) c.parallel.tensor_pieces = 2;
           for (size_t kind = n; kind == n || !is_valid(c); kind++)
             c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];

@@ -278,7 +278,7 @@ inline std::vector<Layout> layouts_in_v() {
   };
   return {
       {"v", 2, two},
-      {"v_of_three", 3, pipeline(3, 2, zb_v, 0)},
+      {"v_of_three", 3, pipeline(3, 2, zb_v, 4)},
       {"v_in_half", 3, three},
       {"v_full_shard", 4, and_sharded(two, ShardingStrategy::full_shard)},
       {"v_shard_optimizer_in_copies", 8, in_bf16(and_sharded(two, ShardingStrategy::shard_optimizer))},

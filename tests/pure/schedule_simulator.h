@@ -102,7 +102,7 @@ class Simulator {
     int64_t time = 0, alive = 0, most_alive = 0, held = 0, most_held = 0;
     std::vector<ChunkState> chunks;
     std::deque<std::pair<int64_t, int64_t>> waiting{};  // microbatch and chunk of halves for weights
-    Channel out[4];  // forwards and backwards; those of a V's second chunks
+    Channel out[4];                                     // forwards and backwards; those of a V's second chunks
   };
   static bool earlier(const StageState& a, const StageState& b) { return a.time < b.time; }
 
@@ -163,6 +163,8 @@ class Simulator {
     s.held += forward ? 1 : whole ? -1 : 0;
     if (a.kind == Action::Kind::backward_input) s.waiting.emplace_back(a.microbatch, a.chunk);
     s.most_held = std::max(s.most_held, s.held);
+    if (training_ && active_ > 0 && placement_.v_shaped && s.held > 2 * active_)
+      return wrong(fmt::format("{} chunks are held", s.held));
 
     if (a.microbatch != (forward ? state.forwards : state.backwards)) return wrong("out of order");
     if (!forward && state.backwards == state.forwards) return wrong("before its forward");
@@ -170,7 +172,8 @@ class Simulator {
     if (forward) slot.occupant = a.microbatch;
     if (!forward) slot.occupant = -1;
     if (training_) count_alive(s);
-    if (training_ && active_ > 0 && s.alive > active_) return wrong(fmt::format("{} alive", s.alive));
+    if (training_ && active_ > 0 && !placement_.v_shaped && s.alive > active_)
+      return wrong(fmt::format("{} alive", s.alive));
 
     if (chunk != (forward ? last : 0) && !(forward ? turns_after(chunk) : turns_after(chunk - 1))) {
       Channel& out = s.out[channel];

@@ -18,9 +18,12 @@ void check(const PipelineShape& shape, int64_t stage) {
         "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, one "
         "alone has one virtual stage, microbatches start at 0",
         shape.stages, shape.virtual_stages, shape.microbatches, shape.active_microbatches);
-  CHECK(!is_v_shaped(shape.kind) || (shape.virtual_stages == 2 && shape.active_microbatches == 0),
-        "a V of {} virtual stages and {} active microbatches: it has 2, and active are as many as it needs",
-        shape.virtual_stages, shape.active_microbatches);
+  CHECK(!is_v_shaped(shape.kind) || shape.virtual_stages == 2, "a V of {} virtual stages: it has 2",
+        shape.virtual_stages);
+  CHECK(!is_v_shaped(shape.kind) || shape.active_microbatches == 0 ||
+            (shape.kind == PipelineSchedule::zb_v && shape.active_microbatches >= shape.stages),
+        "{} active microbatches in a V of {} stages: zb_v takes as many as stages or more", shape.active_microbatches,
+        shape.stages);
   CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
 }
 

@@ -42,8 +42,9 @@ struct PipelineShape {
   int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage, a V has 2
   int64_t microbatches = 1;
   // The most microbatches alive on any stage: from their first forward there to their last backward there. 0: what the
-  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe. A V has
-  // memory for what it needs, and takes no other number.
+  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe. Under zb_v,
+  // where most microbatches hold one of a stage's two chunks at a time, twice as many chunks of microbatches, and no
+  // less than `stages`; v_half takes no number.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
   std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
@@ -74,7 +75,8 @@ struct PipelineShape {
 // zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with halves for weights as in zb_h1. At most
 // 2 * stages chunks of microbatches are between their forward and their half for weights on each stage, which is
 // 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of
-// 6 * (stages - 1) of 1f1b with as many layers a stage.
+// 6 * (stages - 1) of 1f1b with as many layers a stage. Stages keep the order of that case, or one that a search finds
+// to be faster; under zb_v with more memory where active_microbatches is above `stages`.
 std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
 
 // Evaluation: forwards only, in groups of `stages`, or in a V by turns. Nothing stays alive, and one slot a chunk is

@@ -25,7 +25,7 @@ struct GivenOrder {
       backwards.push_back(only_of(list, false));
     }
     for (size_t s = 0; s < lists.size(); s++)
-      rule.stages.push_back({.forwards = &forwards[s], .backwards = &backwards[s], .list = &lists[s]});
+      rule.stages.push_back({.forwards = {&forwards[s]}, .backwards = {&backwards[s]}, .list = &lists[s]});
     if (shape.kind != PipelineSchedule::v_half) return;
     rule.most.chunks++;  // without which stages wait half as long as under 1f1b
     for (int64_t c = 0, room = rule.most.memory; c < shape.placement().num_chunks(); c++)
@@ -39,18 +39,25 @@ struct GivenOrder {
 
 }  // namespace
 
-// Sums over microbatches have one order in all of them, so that the choice changes no bit.
-std::vector<Actions> with_weight_halves(const PipelineShape& shape, const std::vector<Actions>& lists) {
+HalvesRun in_given_order(const PipelineShape& shape, const std::vector<Actions>& lists) {
   GivenOrder given(shape, lists);
   HalvesRun best;
   for (const int64_t quarters : {4, 2, 1, 0}) {
     given.rule.quarters = quarters;
     if (HalvesRun run = run_halves(shape, given.rule); run.time < best.time) best = std::move(run);
   }
-  const bool may_search = shape.active_microbatches == 0 && !shape.placement().v_shaped;
-  if (may_search)
-    if (auto found = search_order(shape, given.rule.most, best.time)) return std::move(*found);
-  return lists_of(given.rule, best);
+  return best;
+}
+
+// Sums over microbatches have one order in all of them, so that the choice changes no bit.
+std::vector<Actions> with_weight_halves(const PipelineShape& shape, const std::vector<Actions>& lists) {
+  HalvesRun given = in_given_order(shape, lists);
+  std::optional<std::vector<Actions>> found;
+  if (shape.placement().v_shaped)
+    found = search_v_order(shape, given.lists, given.time);
+  else if (shape.active_microbatches == 0)
+    found = search_order(shape, most_held(shape, lists), given.time);
+  return found ? std::move(*found) : std::move(given.lists);
 }
 
 }  // namespace megalith

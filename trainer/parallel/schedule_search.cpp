@@ -1,8 +1,9 @@
 #include "trainer/parallel/schedule_search.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
+
+#include "trainer/parallel/known_choices.h"
+#include "trainer/parallel/schedule_drain.h"
 
 namespace megalith {
 
@@ -41,93 +42,13 @@ struct ChosenOrder {
     for (int64_t stage = 0; stage < shape.stages; stage++) {
       const int64_t after = shape.stages - stage - 1;
       const int64_t warm_up = v == 1 ? after : 2 * after + (v - 1) * choice.forwards.front();
-      rule.stages.push_back({.forwards = &forwards, .backwards = &backwards, .warm_up = warm_up + choice.extra});
+      rule.stages.push_back({.forwards = {&forwards}, .backwards = {&backwards}, .warm_up = warm_up + choice.extra});
     }
   }
   ChosenOrder(const ChosenOrder&) = delete;
 
   const Actions forwards, backwards;
   HalvesRule rule;
-};
-
-// Follows the lists as stages do whose sends end only once their receiver has come to them: a forward waits until what
-// was last sent from its slot is received, and until its output, of which a stage has one more than may be under way, is
-// free; so does what a half for inputs receives (program.cpp). Returns whether all come to their ends.
-class Drain {
- public:
-  Drain(const PipelineShape& shape, const std::vector<Actions>& lists)
-      : placement_(shape.placement()),
-        microbatches_(shape.microbatches),
-        lists_(lists),
-        executed_(lists.size(), 0),
-        forward_at_(static_cast<size_t>(placement_.num_chunks() * shape.microbatches)),
-        input_at_(forward_at_) {
-    for (size_t stage = 0; stage < lists.size(); stage++) {
-      live_.push_back(live_microbatches(lists[stage], shape.virtual_stages));
-      for (size_t i = 0; i < lists[stage].size(); i++) {
-        const Action& a = lists[stage][i];
-        if (a.kind == Kind::backward_weight) continue;
-        at(a.kind, placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), a.microbatch) = i;
-      }
-    }
-  }
-
-  bool run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t stage = 0; stage < lists_.size(); stage++)
-        while (executed_[stage] < lists_[stage].size() && may_execute(stage)) {
-          executed_[stage]++;
-          progress = true;
-        }
-    }
-    for (size_t stage = 0; stage < lists_.size(); stage++)
-      if (executed_[stage] < lists_[stage].size()) return false;
-    return true;
-  }
-
- private:
-  size_t& at(Kind kind, int64_t chunk, int64_t microbatch) {
-    return (kind == Kind::forward ? forward_at_ : input_at_)[static_cast<size_t>(chunk * microbatches_ + microbatch)];
-  }
-  size_t executed(int64_t chunk) const { return executed_[static_cast<size_t>(placement_.stage_of(chunk))]; }
-  bool is_received(Kind kind, int64_t chunk, int64_t microbatch) {
-    if (chunk < 0 || chunk == placement_.num_chunks() || microbatch < 0) return true;
-    return executed(chunk) >= at(kind, chunk, microbatch);
-  }
-  bool is_done(Kind kind, int64_t chunk, int64_t microbatch) { return executed(chunk) > at(kind, chunk, microbatch); }
-
-  bool may_execute(size_t stage) {
-    const Actions& list = lists_[stage];
-    const size_t i = executed_[stage];
-    return may_send(stage, list[i]) && may_receive(stage, list[i]) &&
-           (i + 1 == list.size() || may_receive(stage, list[i + 1]));
-  }
-
-  bool may_send(size_t stage, const Action& a) {
-    if (a.kind == Kind::backward_weight) return true;
-    const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), k = a.microbatch;
-    const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
-    if (a.kind == Kind::forward)
-      return (chunk == 0 || is_done(Kind::forward, chunk - 1, k)) &&
-             is_received(Kind::backward_input, chunk - 1, k - live) &&
-             is_received(Kind::forward, chunk + 1, k - 1 - placement_.messages_under_way(live));
-    return chunk + 1 == placement_.num_chunks() ? is_done(Kind::forward, chunk, k)
-                                                : is_done(Kind::backward_input, chunk + 1, k);
-  }
-  bool may_receive(size_t stage, const Action& a) {
-    if (a.kind != Kind::backward_input) return true;
-    const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk);
-    const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
-    return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - placement_.messages_under_way(live));
-  }
-
-  const ChunkPlacement placement_;
-  const int64_t microbatches_;
-  const std::vector<Actions>& lists_;
-  std::vector<size_t> executed_;               // by stage
-  std::vector<std::vector<int64_t>> live_;     // by stage and its chunk
-  std::vector<size_t> forward_at_, input_at_;  // place in its list, by chunk of the model, then microbatch
 };
 
 class OrderSearch {
@@ -155,7 +76,7 @@ class OrderSearch {
     const ChosenOrder order(shape_, most_, choice, time_);
     const HalvesRun run = run_halves(shape_, order.rule);
     if (run.time == never || run.time > time_) return;
-    if (!Drain(shape_, lists_of(order.rule, run)).run()) return;
+    if (!come_to_their_ends(shape_, run.lists)) return;
     choice_ = choice;
     time_ = run.time;
   }
@@ -203,23 +124,9 @@ OrderChoice longer(OrderChoice choice, const PipelineShape& shape, int64_t by) {
   return choice;
 }
 
-// `megalith search` plans thousands of layouts whose pipelines are the same.
 OrderChoice choice_for(const PipelineShape& shape, const HeldChunks& most) {
-  static std::mutex mutex;
-  static std::map<std::vector<int64_t>, OrderChoice> known;
-  constexpr size_t most_known = 4096;
-  std::vector<int64_t> key{shape.stages,  shape.virtual_stages, shape.microbatches,
-                           shape.message, most.chunks,          most.memory};
-  for (const ChunkTimes& t : shape.times) key.insert(key.end(), {t.forward, t.input, t.weights, t.sum});
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = known.find(key); found != known.end()) return found->second;
-  }
-  OrderChoice choice = OrderSearch(shape, most).run();
-  const std::lock_guard lock(mutex);
-  if (known.size() >= most_known) known.clear();
-  known.emplace(std::move(key), choice);
-  return choice;
+  static KnownChoices<OrderChoice> known;
+  return known.of(shape, {most.chunks, most.memory}, [&] { return OrderSearch(shape, most).run(); });
 }
 
 }  // namespace
@@ -253,11 +160,9 @@ std::optional<std::vector<Actions>> search_order(const PipelineShape& shape, con
   if (choice.forwards.empty()) return std::nullopt;
   choice = longer(std::move(choice), shape, shape.microbatches - searched.microbatches);
   const ChosenOrder order(shape, most, choice, time - 1);
-  const HalvesRun run = run_halves(shape, order.rule);
-  if (run.time >= time) return std::nullopt;
-  std::vector<Actions> lists = lists_of(order.rule, run);
-  if (!Drain(shape, lists).run()) return std::nullopt;
-  return lists;
+  HalvesRun run = run_halves(shape, order.rule);
+  if (run.time >= time || !come_to_their_ends(shape, run.lists)) return std::nullopt;
+  return std::move(run.lists);
 }
 
 }  // namespace megalith

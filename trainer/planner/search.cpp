@@ -109,89 +109,140 @@ double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
 bool faster(const Candidate& a, const Candidate& b) {
   const auto order = [](const Candidate& c) {  // total, so that it does not depend on the threads
     const ParallelConfig& p = c.config.parallel;
-    return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
-                      p.pipeline_schedule, p.sharding_strategy, p.sharded_data_parallel_degree,
-                      c.config.batch.microbatch_size, c.config.memory.activation_checkpointing.kind);
+    return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
+                      p.virtual_stages, p.pipeline_schedule, p.active_microbatches, p.sharding_strategy,
+                      p.sharded_data_parallel_degree, c.config.batch.microbatch_size,
+                      c.config.memory.activation_checkpointing.kind);
   };
   return order(a) < order(b);
 }
+
+// Threads may share it.
+class LayoutSearch {
+ public:
+  LayoutSearch(const Config& asked, const Hardware& hardware, int num_ranks, size_t most)
+      : asked_(asked), hardware_(hardware), num_ranks_(num_ranks), most_(most) {}
+
+  void try_family(const Family& family) {
+    using enum ActivationCheckpointing::Kind;
+    for (Config config : family) {
+      Fits fits = Fits::no;
+      for (const auto kind : {none, selective, each}) {  // each slower than the one before
+        config.memory.activation_checkpointing = {kind};
+        config.memory.offload_activations = asked_.memory.offload_activations && kind == each;
+        if (fits != Fits::yes && is_valid(config)) fits = std::max(fits, try_schedules(config));
+      }
+      if (fits != Fits::no) continue;
+#pragma omp atomic
+      found_.too_large++;
+      return;
+    }
+  }
+
+  // Tensor-parallel groups may be faster without sequence parallelism, if there is memory for it: the best layouts are
+  // tried so as well.
+  void try_best_without_sequence_parallelism() {
+    const std::vector<Candidate> best = found_.best;
+    in_parallel(best.size(), [&](size_t i) {
+      Config config = best[i].config;
+      if (!config.parallel.sequence_parallel) return;
+      config.parallel.sequence_parallel = false;
+      const ParallelConfig& p = config.parallel;
+      if (is_valid(config)) try_schedule(config, p.pipeline_schedule, p.active_microbatches, 0);
+    });
+  }
+
+  Search& found() { return found_; }
+
+ private:
+  enum class Fits { no, in_half, yes };
+  // Whether a layout fits, or is too slow to be tried; and what it takes without its bubble, 0 where that is not known.
+  struct Tried {
+    bool fits = false;
+    double without_bubble = 0;
+  };
+
+  // Tries all schedules. zb_h1 does all that 1f1b does but wait; those of a V have other stages, and v_half may fit
+  // where the others, which need 1f1b's memory, do not.
+  Fits try_schedules(const Config& config) {
+    const Tried plain = try_one(config, 0);
+    if (config.parallel.pipeline_parallel_degree == 1) return plain.fits ? Fits::yes : Fits::no;
+    if (plain.fits) try_schedule(config, PipelineSchedule::zb_h1, 0, plain.without_bubble);
+    if (config.parallel.virtual_stages != 2) return plain.fits ? Fits::yes : Fits::no;
+    if (plain.fits) try_v(config);
+    const Tried half = try_schedule(config, PipelineSchedule::v_half, 0, 0);
+    return plain.fits ? Fits::yes : half.fits ? Fits::in_half : Fits::no;
+  }
+
+  // With more memory a V waits less.
+  void try_v(const Config& config) {
+    const int64_t stages = config.parallel.pipeline_parallel_degree,
+                  microbatches = batch_plan(config, mesh_shape(config, num_ranks_), 0).num_microbatches();
+    Tried v = try_schedule(config, PipelineSchedule::zb_v, 0, 0);
+    const double least = v.without_bubble;
+    for (const int64_t active : {stages + stages / 2, 2 * stages})
+      if (v.fits && active <= microbatches) v = try_schedule(config, PipelineSchedule::zb_v, active, least);
+  }
+
+  Tried try_schedule(Config config, PipelineSchedule kind, int64_t active_microbatches, double least) {
+    config.parallel.pipeline_schedule = kind;
+    config.parallel.active_microbatches = active_microbatches;
+    config.parallel.tensor_pieces = best_tensor_pieces(config, hardware_, num_ranks_);
+    return try_one(config, least);
+  }
+
+  // The config takes no less than `least` seconds.
+  Tried try_one(const Config& config, double least) {
+    least = std::max(least, least_time(config, hardware_, num_ranks_));
+    bool too_slow = false;
+#pragma omp critical
+    {
+      too_slow = found_.best.size() == most_ && least > found_.best.back().prediction.seconds;
+      (too_slow ? found_.too_slow : found_.tried)++;
+    }
+    if (too_slow) return {.fits = true};
+    const StageDryRuns dry_runs = dry_run_stages(config, hardware_.stack, num_ranks_, false);
+    int64_t needed = 0, on_host = 0;
+    for (const MemorySizes& sizes : dry_runs.memory) {
+      needed = std::max(needed, device_bytes(config, hardware_, sizes));
+      on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(MemoryPlace::host));
+    }
+    const auto room = static_cast<int64_t>((hardware_.device.memory - hardware_.device.reserved) * (1 << 30));
+    if (needed > room) return {};
+    if (gib(on_host) > hardware_.host.memory) {
+#pragma omp critical
+      found_.least_on_host = found_.least_on_host == 0 ? on_host : std::min(found_.least_on_host, on_host);
+      return {};
+    }
+    Candidate candidate{config, predict(config, hardware_, dry_runs), needed};
+    const Prediction& p = candidate.prediction;
+    const Tried tried{.fits = true, .without_bubble = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble)};
+#pragma omp critical
+    keep(std::move(candidate));
+    return tried;
+  }
+
+  void keep(Candidate candidate) {
+    found_.best.insert(std::ranges::upper_bound(found_.best, candidate, faster), std::move(candidate));
+    if (found_.best.size() > most_) found_.best.pop_back();
+  }
+
+  const Config& asked_;
+  const Hardware& hardware_;
+  const int num_ranks_;
+  const size_t most_;
+  Search found_;
+};
 
 }  // namespace
 
 Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
   CHECK(num_ranks >= 1 && most >= 1, "{} ranks, the best {} layouts; at least one of each", num_ranks, most);
   const std::vector<Family> all = families(asked, hardware, num_ranks, ranks_on_a_node(asked, hardware, num_ranks));
-  const auto room = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
-
-  Search found;
-  const auto keep = [&](Candidate candidate) {
-    found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
-    if (found.best.size() > most) found.best.pop_back();
-  };
-  // Returns whether the config fits, or is too slow to be tried, since it takes `least` seconds. Sets what the config
-  // takes without its bubble, if it finds that.
-  const auto try_one = [&](const Config& config, double least, double& without_bubble) {
-    bool too_slow = false;
-#pragma omp critical
-    {
-      too_slow = found.best.size() == most && least > found.best.back().prediction.seconds;
-      (too_slow ? found.too_slow : found.tried)++;
-    }
-    if (too_slow) return true;
-    const StageDryRuns dry_runs = dry_run_stages(config, hardware.stack, num_ranks, false);
-    int64_t needed = 0, on_host = 0;
-    for (const MemorySizes& sizes : dry_runs.memory) {
-      needed = std::max(needed, device_bytes(config, hardware, sizes));
-      on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(MemoryPlace::host));
-    }
-    if (needed > room) return false;
-    if (gib(on_host) > hardware.host.memory) {
-#pragma omp critical
-      found.least_on_host = found.least_on_host == 0 ? on_host : std::min(found.least_on_host, on_host);
-      return false;
-    }
-    Candidate candidate{config, predict(config, hardware, dry_runs), needed};
-    const Prediction& p = candidate.prediction;
-    without_bubble = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble);
-#pragma omp critical
-    keep(std::move(candidate));
-    return true;
-  };
-  enum class Fits { no, in_half, yes };
-  // Tries all schedules. zb_h1 does all that 1f1b does but wait; those of a V have other stages, and v_half may fit
-  // where the others, which need 1f1b's memory, do not.
-  const auto try_schedules = [&](Config config) {
-    double least = 0, unused = 0;
-    const auto try_kind = [&](PipelineSchedule kind, double bound) {
-      config.parallel.pipeline_schedule = kind;
-      config.parallel.tensor_pieces = best_tensor_pieces(config, hardware, num_ranks);
-      return try_one(config, std::max(bound, least_time(config, hardware, num_ranks)), unused);
-    };
-    const bool fits = try_one(config, least_time(config, hardware, num_ranks), least);
-    if (config.parallel.pipeline_parallel_degree == 1) return fits ? Fits::yes : Fits::no;
-    const bool as_v = config.parallel.virtual_stages == 2;
-    if (fits) try_kind(PipelineSchedule::zb_h1, least);
-    if (fits && as_v) try_kind(PipelineSchedule::zb_v, 0);
-    const bool fits_in_half = as_v && try_kind(PipelineSchedule::v_half, 0);
-    return fits ? Fits::yes : fits_in_half ? Fits::in_half : Fits::no;
-  };
-  const auto attempt = [&](const Family& family) {
-    using Kind = ActivationCheckpointing::Kind;
-    for (Config config : family) {
-      Fits fits = Fits::no;
-      for (Kind kind : {Kind::none, Kind::selective, Kind::each}) {  // each slower than the one before
-        config.memory.activation_checkpointing = {kind};
-        config.memory.offload_activations = asked.memory.offload_activations && kind == Kind::each;
-        if (fits != Fits::yes && is_valid(config)) fits = std::max(fits, try_schedules(config));
-      }
-      if (fits != Fits::no) continue;
-#pragma omp atomic
-      found.too_large++;
-      return;
-    }
-  };
-  in_parallel(all.size(), [&](size_t i) { attempt(all[i]); });
-  return found;
+  LayoutSearch search(asked, hardware, num_ranks, most);
+  in_parallel(all.size(), [&](size_t i) { search.try_family(all[i]); });
+  search.try_best_without_sequence_parallelism();
+  return std::move(search.found());
 }
 
 std::string report(const Search& search, const Hardware& hardware) {
@@ -225,7 +276,9 @@ std::string report(const Search& search, const Hardware& hardware) {
       line += (line.empty() ? "" : ", ") + word;
     };
     add(fmt::format("{} x {}", c.config.batch.microbatch_size, to_string(c.config.memory.activation_checkpointing)));
+    if (p.tensor_parallel_degree > 1 && !p.sequence_parallel) add("no sequence parallelism");
     if (p.pipeline_schedule != PipelineSchedule::one_f_one_b) add(to_string(p.pipeline_schedule));
+    if (p.active_microbatches > 0) add(fmt::format("{} active", p.active_microbatches));
     const Accounts& breakdown = c.prediction.line.breakdowns[c.prediction.slowest];
     for (size_t a = static_cast<size_t>(Account::elementwise); a < num_accounts; a++)
       if (breakdown[a] > 0.01 * c.prediction.seconds)
