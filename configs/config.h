@@ -18,24 +18,40 @@
 #include <utility>
 #include <vector>
 
+#include "configs/choices.h"
+
 namespace megalith {
 
 enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_shard };
-enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1, zb_v, v_half };  // the first is written "1f1b"
+constexpr auto words_of(ShardingStrategy) {
+  return words("full_shard", "shard_grad_op", "shard_optimizer", "no_shard");
+}
+enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1, zb_v, v_half };
+constexpr auto words_of(PipelineSchedule) { return words("1f1b", "gpipe", "zb_h1", "zb_v", "v_half"); }
 // Returns whether backward passes have two halves, and whether each rank's two chunks of layers stand as a V: from the
 // first pipeline rank to the last, and back.
 constexpr bool has_halves(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_h1; }
 constexpr bool is_v_shaped(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_v; }
 enum class ComputeType { bf16, fp16, fp32 };
+constexpr auto words_of(ComputeType) { return words("bf16", "fp16", "fp32"); }
 enum class StorageType { fp32, bf16 };
+constexpr auto words_of(StorageType) { return words("fp32", "bf16"); }
 enum class ResidualType { compute, fp32 };
+constexpr auto words_of(ResidualType) { return words("compute", "fp32"); }
 enum class Decay { cosine, linear, constant, sqrt };
+constexpr auto words_of(Decay) { return words("cosine", "linear", "constant", "sqrt"); }
 enum class Algorithm { adamw, muon };
-enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
+constexpr auto words_of(Algorithm) { return words("adamw", "muon"); }
+enum class Device { automatic, cuda, cpu };
+constexpr auto words_of(Device) { return words("auto", "cuda", "cpu"); }
 enum class Backend { nccl, mpi };
+constexpr auto words_of(Backend) { return words("nccl", "mpi"); }
 enum class NormKind { layer, rms };
+constexpr auto words_of(NormKind) { return words("layer", "rms"); }
 enum class Positions { learned, rotary };
+constexpr auto words_of(Positions) { return words("learned", "rotary"); }
 enum class Activation { gelu, gelu_erf, swiglu };
+constexpr auto words_of(Activation) { return words("gelu", "gelu_erf", "swiglu"); }
 
 // The activations that backward recomputes: written "none", "selective", "each", "group_4", "contiguous".
 struct ActivationCheckpointing {
@@ -44,6 +60,11 @@ struct ActivationCheckpointing {
   int64_t group_size = 0;  // layers a group; 0 unless kind is group
   bool operator==(const ActivationCheckpointing&) const = default;
 };
+std::string to_string(const ActivationCheckpointing& value);
+template <>
+std::vector<std::string> choice_words<ActivationCheckpointing>();
+template <>
+std::optional<ActivationCheckpointing> parse_choice<ActivationCheckpointing>(std::string_view word);
 
 // Low-rank adapters beside frozen linear layers (Hu et al., LoRA, arXiv 2106.09685): scale() * B A x is added to the
 // output, A (rank, in) and B (out, rank).
@@ -331,20 +352,5 @@ std::string describe_options(const std::string& only = "");
 
 // Describes every option as a page in Markdown, which configs/OPTIONS.md holds.
 std::string options_page();
-
-// Returns the words of TOML and messages, such as "full_shard", "auto", "group_4".
-std::string to_string(ShardingStrategy value);
-std::string to_string(PipelineSchedule value);
-std::string to_string(ComputeType value);
-std::string to_string(StorageType value);
-std::string to_string(ResidualType value);
-std::string to_string(Decay value);
-std::string to_string(Algorithm value);
-std::string to_string(Device value);
-std::string to_string(Backend value);
-std::string to_string(NormKind value);
-std::string to_string(Activation value);
-std::string to_string(Positions value);
-std::string to_string(const ActivationCheckpointing& value);
 
 }  // namespace megalith

@@ -14,13 +14,18 @@
 #include <string_view>
 #include <vector>
 
+#include "configs/choices.h"
+
 namespace megalith {
 
-enum class Topology { switched, host };  // written "switch": any pair at full rate; "host": through the host's bus
+enum class Topology { switched, host };  // any pair at full rate, or through the host's bus
+constexpr auto words_of(Topology) { return words("switch", "host"); }
 enum class AttentionKernel { fused, fused_softmax, unfused };
+constexpr auto words_of(AttentionKernel) { return words("fused", "fused_softmax", "unfused"); }
 
 // A gpu belongs to one rank; the cores of a cpu are one device, which all ranks of its node share.
 enum class DeviceKind { gpu, cpu };
+constexpr auto words_of(DeviceKind) { return words("gpu", "cpu"); }
 
 struct DeviceProfile {
   std::string name;  // as the driver calls it
@@ -103,9 +108,5 @@ void set_number(Hardware& hardware, const std::string& name, double value);
 double within_range(const std::string& name, double value);
 // Returns every number of a section, by name.
 std::vector<std::string> numbers_of(const std::string& section);
-
-std::string to_string(DeviceKind value);
-std::string to_string(Topology value);
-std::string to_string(AttentionKernel value);
 
 }  // namespace megalith

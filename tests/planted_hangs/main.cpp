@@ -18,7 +18,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "configs/choices.h"
 #include "kernels/system/check.h"
 #include "tests/pure/small_run.h"
 #include "trainer/communication/mpi.h"
@@ -132,10 +131,9 @@ class FaultyCommunicator : public Communicator {
 };
 
 PipelineSchedule schedule_of(const std::string& word) {
-  const auto& words = enum_words<PipelineSchedule>;
-  const auto found = std::ranges::find(words, word);
-  CHECK(found != words.end(), "{} is no schedule", word);
-  return static_cast<PipelineSchedule>(found - words.begin());
+  const std::optional<PipelineSchedule> schedule = parse_choice<PipelineSchedule>(word);
+  CHECK(schedule, "{} is no schedule", word);
+  return *schedule;
 }
 
 Config layout(int ranks, int tensor, int pipeline, int virtual_stages, PipelineSchedule schedule) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/choices.h"
+#include "configs/config.h"
 #include "data/special_text.h"
 #include "trainer/session/session.h"
 
@@ -76,11 +76,7 @@ CLI::Option* add_choice(CLI::App* app, const char* name, Choice& value, const ch
       ->default_str(to_string(value));
 }
 
-template <>
-inline constexpr auto enum_words<SpecialTexts> = std::array<std::string_view, 3>{"ids", "text", "refuse"};
-inline std::string to_string(SpecialTexts value) {
-  return std::string(enum_words<SpecialTexts>[static_cast<size_t>(value)]);
-}
+constexpr auto words_of(SpecialTexts) { return words("ids", "text", "refuse"); }
 
 // Adds --special-tokens; `refused` says what happens where one is refused.
 void add_special_tokens(CLI::App* app, SpecialTexts& value, const std::string& refused);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 
-#include "configs/choices.h"
 #include "data/prepare.h"
 #include "data/quoted.h"
 #include "kernels/system/check.h"
@@ -16,14 +15,8 @@
 
 namespace megalith {
 
-template <>
-inline constexpr auto enum_words<TrainOn> = std::array<std::string_view, 2>{"answers", "all"};
-inline std::string to_string(TrainOn value) { return std::string(enum_words<TrainOn>[static_cast<size_t>(value)]); }
-
-using Longer = ExampleOptions::Longer;
-template <>
-inline constexpr auto enum_words<Longer> = std::array<std::string_view, 2>{"cut", "leave-out"};
-inline std::string to_string(Longer value) { return std::string(enum_words<Longer>[static_cast<size_t>(value)]); }
+constexpr auto words_of(TrainOn) { return words("answers", "all"); }
+constexpr auto words_of(ExampleOptions::Longer) { return words("cut", "leave-out"); }
 
 namespace {
 

@@ -1,5 +1,4 @@
-#include "configs/choices.h"
-
+#include "configs/config.h"
 #include "kernels/system/check.h"
 
 #include <charconv>
@@ -12,30 +11,7 @@ using Kind = ActivationCheckpointing::Kind;
 constexpr std::string_view group_prefix = "group_";
 constexpr int64_t largest_group = 10000;  // the most layers a model may have
 
-template <class Enum>
-std::string enum_word(Enum value) {
-  const auto index = static_cast<size_t>(value);
-  CHECK(index < enum_words<Enum>.size(), "{} is not an enumerator; there are {}", index, enum_words<Enum>.size());
-  return std::string(enum_words<Enum>[index]);
-}
-
 }  // namespace
-
-std::string to_string(ShardingStrategy value) { return enum_word(value); }
-std::string to_string(PipelineSchedule value) { return enum_word(value); }
-std::string to_string(ComputeType value) { return enum_word(value); }
-std::string to_string(StorageType value) { return enum_word(value); }
-std::string to_string(ResidualType value) { return enum_word(value); }
-std::string to_string(Decay value) { return enum_word(value); }
-std::string to_string(Algorithm value) { return enum_word(value); }
-std::string to_string(Device value) { return enum_word(value); }
-std::string to_string(Backend value) { return enum_word(value); }
-std::string to_string(NormKind value) { return enum_word(value); }
-std::string to_string(Positions value) { return enum_word(value); }
-std::string to_string(Activation value) { return enum_word(value); }
-std::string to_string(DeviceKind value) { return enum_word(value); }
-std::string to_string(Topology value) { return enum_word(value); }
-std::string to_string(AttentionKernel value) { return enum_word(value); }
 
 std::string to_string(const ActivationCheckpointing& value) {
   switch (value.kind) {
