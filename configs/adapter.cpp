@@ -82,7 +82,7 @@ int64_t rows_of(const AdapterModule& module, const ModelConfig& model) {
 }
 
 std::vector<AdapterModule> adapted_modules(const ModelConfig& model) {
-  if (model.adapter.rank == 0) return {};
+  if (!model.adapter.in_use()) return {};
   const std::vector<AdapterModule> all = adapter_modules(model);
   std::vector<bool> named(all.size());
   for (const std::string& word : words_of_lines(model.adapter.target_modules)) {
@@ -103,11 +103,11 @@ std::vector<AdapterModule> adapted_modules(const ModelConfig& model) {
 }
 
 bool is_of_adapter(std::string_view parameter) {
-  return parameter.ends_with(adapter_a) || parameter.ends_with(adapter_b);
+  return parameter.find(".lora_") != std::string_view::npos;
 }
 
 bool is_trained(const ModelConfig& model, std::string_view parameter) {
-  if (model.adapter.rank > 0) return is_of_adapter(parameter);
+  if (model.adapter.in_use()) return is_of_adapter(parameter);
   return std::ranges::none_of(words_of_lines(model.freeze),
                               [&](const std::string& word) { return names_parameter(word, parameter); });
 }
@@ -123,7 +123,7 @@ std::string freeze_problem(const std::string& freeze, const std::vector<std::str
 }
 
 std::optional<Problem> trained_problem(const Config& config) {
-  if (config.adapter.rank == 0) {
+  if (!config.adapter.in_use()) {
     if (!config.adapter.init_from.empty())
       return problem(
           config, "adapter.init_from",

@@ -34,7 +34,7 @@ std::vector<AdapterModule> adapted_modules(const ModelConfig& model);
 // Returns whether a parameter of ours ("h.0.attn.c_attn.weight") is trained.
 bool is_trained(const ModelConfig& model, std::string_view parameter);
 
-// The names of an adapter's two matrices end so.
+// The names of an adapter's parameters have ".lora_" in them; those of its two matrices end so.
 inline constexpr std::string_view adapter_a = ".lora_A.weight", adapter_b = ".lora_B.weight";
 bool is_of_adapter(std::string_view parameter);
 

@@ -63,7 +63,7 @@ Found check_loss_scale(const Config& config) {
 // Refuses what Muon's exchanges (trainer/parallel/matrices.h) cannot do.
 Found check_muon(const Config& config) {
   if (config.optimizer.algorithm != Algorithm::muon) return {};
-  if (config.adapter.rank > 0)
+  if (config.adapter.in_use())
     return problem(config, "optimizer.algorithm",
                    "updates matrices of layers, which adapter.rank = {} freezes; set \"adamw\" here, or 0 there",
                    config.adapter.rank);

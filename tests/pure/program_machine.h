@@ -114,7 +114,7 @@ class Machine {
     if (t.i.op == Op::await_transfer && place && place->message && mail(t, *place->message).empty()) return false;
     if (law.tokens == Tokens::always || (law.tokens != Tokens::none && t.plan.layers_need_batch())) expect_batch(t);
     for (const size_t u : t.units(law.weights)) use_weights(t, u);
-    if (t.i.op == Op::backward_weight && t.plan.model.adapter.rank > 0) use_weights(t, static_cast<size_t>(t.i.unit));
+    if (t.i.op == Op::backward_weight && t.plan.model.adapter.in_use()) use_weights(t, static_cast<size_t>(t.i.unit));
     if (law.x != Value::none) read(t, t.i.x, law.x);
     if (law.y != Value::none) read(t, t.i.y, law.y);
     do_more(t, place);

@@ -249,9 +249,9 @@ bool Checkpointer::check_manifest(const CheckpointReader& reader) const {
   const std::string name = "checkpoint " + reader.folder();
   const Manifest& manifest = reader.manifest();
   check_resumable(reader.folder(), manifest, config_.model);
-  CHECK(manifest.state.contains("base") == (config_.adapter.rank > 0),
+  CHECK(manifest.state.contains("base") == config_.adapter.in_use(),
         "{} is of a run {} adapters, and adapter.rank = {}; set it as there, or use another run.output", name,
-        config_.adapter.rank > 0 ? "without" : "with", config_.adapter.rank);
+        config_.adapter.in_use() ? "without" : "with", config_.adapter.rank);
   std::vector<std::string> changes;
   if (fingerprint_) changes = check_fingerprint(name, manifest.state, manifest.step, *fingerprint_, config_);
   for (const std::string& line : changes) log_info("{}", line);

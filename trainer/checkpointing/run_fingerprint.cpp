@@ -26,7 +26,7 @@ bool matters(const std::string& key, const Config& config) {
   if (key == "optimizer.decay_begin") return !constant && config.optimizer.decay_begin > 0;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
   if (key == "data.pack") return config.data.masked;
-  if (key.starts_with("adapter.")) return config.adapter.rank > 0 && key != "adapter.init_from";
+  if (key.starts_with("adapter.")) return config.adapter.in_use() && key != "adapter.init_from";
   if (key == "train.freeze") return !config.train.freeze.empty();
   static const std::set<std::string> keys{
       "model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"};

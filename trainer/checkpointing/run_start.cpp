@@ -29,7 +29,7 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
 }  // namespace
 
 void check_names_base(const Config& config) {
-  CHECK(config.adapter.rank == 0 || !config.checkpoint.init_from.empty(),
+  CHECK(!config.adapter.in_use() || !config.checkpoint.init_from.empty(),
         "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
         "name a Hugging Face folder, a run or a checkpoint there",
         config.adapter.rank);

@@ -328,7 +328,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.end_of_text = plan.masked ? -1 : static_cast<int32_t>(config.data.end_of_text);
   plan.cuda_graphs = config.run.cuda_graphs && config.run.device != Device::cpu;
   plan.draws_from_memory = plan.cuda_graphs && (config.model.dropout > 0 || config.model.adapter.dropout > 0);
-  plan.saves_frozen = config.model.adapter.rank == 0;
+  plan.saves_frozen = !config.model.adapter.in_use();
   const Model model(config.model);
   check_freeze(model, config.model.freeze);
   const ParamSpec& table = model.token_table();

@@ -264,7 +264,7 @@ class Lister {
     for (int64_t i = c.num_layers; i-- > 0;) {
       const size_t unit = c.unit(i);
       if (!plan_.trains(unit)) continue;
-      if (plan_.model.adapter.rank > 0) use(unit);  // whose gradients are products with its other matrix
+      if (plan_.model.adapter.in_use()) use(unit);  // whose gradients are products with its other matrix
       Instruction layer = of_layer(Op::backward_weight, a, i);
       const LayerKept& k = kept(a, i);
       layer.apart = gradients_->scatters_each_microbatch(unit);

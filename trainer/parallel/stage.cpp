@@ -289,7 +289,7 @@ void Stage::backward_weight(const Instruction& i) {
   const auto unit = static_cast<size_t>(i.unit);
   const LayerMemory& held = saved_[static_cast<size_t>(i.held)];
   if (i.apart) sharding_.add_apart(unit, held.apart);
-  const UnitTensors weights = plan_.model.adapter.rank > 0 ? sharding_.weights(unit) : UnitTensors{};
+  const UnitTensors weights = plan_.model.adapter.in_use() ? sharding_.weights(unit) : UnitTensors{};
   model_.block(i.layer).backward_weight(context(i), weights, inputs_[static_cast<size_t>(i.inputs)],
                                         sharding_.gradients(unit), held.gradients, i.add);
 }
