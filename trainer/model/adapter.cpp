@@ -27,15 +27,16 @@ std::vector<Interval> adapted_groups(const std::string& name, int64_t groups, co
 }  // namespace
 
 Adapter::Adapter(Declarations& model, const std::string& name, const Layer& layer, const ModelConfig& config)
-    : split_(layer.split), groups_(layer.row_groups.empty() ? std::vector<RowGroup>{{layer.out}} : layer.row_groups) {
-  adapted_ = adapted_groups(name, std::ssize(groups_), config);
+    : layer_(layer) {
+  std::vector<RowGroup>& all = layer_.row_groups;
+  if (all.empty()) all.push_back({layer.out});
+  adapted_ = adapted_groups(name, std::ssize(all), config);
   if (adapted_.empty()) return;
   const AdaptedRows whole = rows(1);
   std::vector<RowGroup> groups;
-  for (const Interval& own : adapted_)
-    groups.insert(groups.end(), groups_.begin() + own.begin, groups_.begin() + own.end);
+  for (const Interval& own : adapted_) groups.insert(groups.end(), all.begin() + own.begin, all.begin() + own.end);
   scale_ = config.adapter.scale();
-  const bool by_columns = split_ == Split::columns;
+  const bool by_columns = layer_.split == Split::columns;
   a_ = model.parameter({.name = name + std::string(adapter_a),
                         .shape = {whole.count * config.adapter.inner(), layer.in},
                         .init_std = 1 / std::sqrt(3.0 * static_cast<double>(layer.in)),
@@ -57,7 +58,7 @@ AdaptedRows Adapter::rows(int64_t parts) const {
   const auto rows_of = [&](int64_t begin, int64_t end) {
     int64_t rows = 0;
     for (int64_t g = begin; g < end; g++)
-      rows += groups_[static_cast<size_t>(g)].rows_of_part(split_ == Split::rows ? parts : 1);
+      rows += layer_.row_groups[static_cast<size_t>(g)].rows_of_part(layer_.split == Split::rows ? parts : 1);
     return rows;
   };
   AdaptedRows here;
@@ -71,7 +72,7 @@ Dropout Adapter::dropout(const Context& c, int64_t columns) const {
   Dropout d = c.dropout_at(site_);
   d.p = c.adapter_dropout;
   d.first_row -= c.pass.first_row;
-  if (split_ == Split::columns) d.first_column = c.pass.part * columns;
+  if (layer_.split == Split::columns) d.first_column = c.pass.part * columns;
   return d;
 }
 
@@ -102,6 +103,7 @@ Tensor Adapter::inner_gradient(const Context& c, const UnitTensors& w, Tensor dy
 }
 
 void Adapter::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
+  linear_forward(c.s, y, x, w[layer_.weight], w[layer_.bias]);
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(y.dtype(), {y.rows(), y.cols()});
   linear_forward(c.s, more, inner(c, w, dropped(c, x)), wide(c, w, y.cols()), {});
@@ -109,6 +111,7 @@ void Adapter::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x
 }
 
 void Adapter::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
+  linear_backward_input(c.s, dx, dy, w[layer_.weight]);
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(dx.dtype(), {dx.rows(), dx.cols()});
   linear_backward_input(c.s, more, inner_gradient(c, w, dy), w[a_]);

@@ -1,5 +1,6 @@
-// A low-rank adapter beside a linear layer whose own weight is frozen: y += scale * B (A dropout(x)) (Hu et al., LoRA,
-// arXiv 2106.09685, section 4.1). Parts of the layer's output may have adapters of their own, and others none.
+// A frozen linear layer with a low-rank adapter: y = x w^T + b + scale * B (A dropout(x)) (Hu et al., LoRA, arXiv
+// 2106.09685, section 4.1), with b where it is part of the product (linear.h). Parts of the layer's output may have
+// adapters of their own, and others none.
 //
 // A layer that is split by its output features gives every part A and splits B; the gradient of A is a sum over parts.
 // A layer that is split by its input features splits A and gives every part B, whose gradient is a sum over parts, as
@@ -18,8 +19,9 @@ namespace megalith {
 
 class Adapter {
  public:
-  // The layer, as Linear::Shape has it.
+  // The layer: its parameters, without a bias that is not part of the product, and as Linear::Shape has it.
   struct Layer {
+    Param weight, bias{};
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
     std::vector<RowGroup> row_groups{};
@@ -33,9 +35,9 @@ class Adapter {
 
   explicit operator bool() const { return a_.index >= 0; }
 
-  // y (N, out) accumulates; x (N, in). All sizes here and below are those of the part that is here.
+  // y (N, out) written; x (N, in). All sizes here and below are those of the part that is here.
   void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
-  // dx (N, in) accumulates; dy (N, out).
+  // dx (N, in) written; dy (N, out).
   void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
   // dw accumulates or, unless `add`, is written.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
@@ -50,10 +52,9 @@ class Adapter {
   Tensor wide(const Context& c, const UnitTensors& w, int64_t outputs) const;      // scale * B, spread (low_rank.h)
   Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // of inner()
 
-  Param a_{}, b_{};
-  Split split_ = Split::none;
-  std::vector<RowGroup> groups_{};   // of the layer's output
+  Layer layer_;                      // its row groups are one at least
   std::vector<Interval> adapted_{};  // of these, those that have an adapter together
+  Param a_{}, b_{};
   double scale_ = 1;
   int32_t site_ = 0;
 };

@@ -20,12 +20,14 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
                              .shape = {shape.out},
                              .split = shape.split == Split::rows ? Split::rows : Split::none,
                              .row_groups = shape.row_groups});
-  adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
+  adapter_ = Adapter(model, name,
+                     {weight_, bias_in_residual_ ? Param{} : bias_, shape.in, shape.out, shape.split, shape.row_groups},
+                     config);
 }
 
 void Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
+  if (adapter_) return adapter_.forward(c, w, y, x);
   linear_forward(c.s, y, x, w[weight_], own_bias(w));
-  if (adapter_) adapter_.forward(c, w, y, x);
 }
 
 void Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const {
@@ -35,8 +37,8 @@ void Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tens
 }
 
 void Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
+  if (adapter_) return adapter_.backward_input(c, w, dx, dy);
   linear_backward_input(c.s, dx, dy, w[weight_]);
-  if (adapter_) adapter_.backward_input(c, w, dx, dy);
 }
 
 void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const {
@@ -47,11 +49,11 @@ void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor 
 
 void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                              bool add) const {
+  if (adapter_) return adapter_.backward_weight(c, w, dw, dy, x, add);
   if (!dw[weight_].empty())
     linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
   else if (!own_bias(dw).empty())
     linear_backward_bias(c.s, own_bias(dw), dy);
-  if (adapter_) adapter_.backward_weight(c, w, dw, dy, x, add);
 }
 
 }  // namespace megalith
