@@ -21,7 +21,8 @@ bool matters(const std::string& key, const Config& config) {
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
   // Absent in older checkpoints, which are compared as if they had the default.
   const bool muon = config.optimizer.algorithm == Algorithm::muon;
-  if (key == "optimizer.algorithm" || key == "optimizer.muon_learning_rate") return muon;
+  if (key == "optimizer.algorithm") return config.optimizer.algorithm != Algorithm::adamw;
+  if (key == "optimizer.muon_learning_rate") return muon;
   if (key == "optimizer.muon_min_learning_rate") return muon && !constant;
   if (key == "optimizer.decay_begin") return !constant && config.optimizer.decay_begin > 0;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
