@@ -42,7 +42,6 @@ class IndexedDatasetWriter {
   void finish();         // writes PREFIX.idx and syncs both; may be repeated
 
   int64_t num_tokens() const { return mark_.tokens + mark_.open_tokens; }
-  int64_t num_documents() const { return mark_.documents; }
 
  private:
   void flush();

@@ -48,8 +48,6 @@ class Loader {
   // Returns where documents begin in the n-th sample of the run, behind its first token, if the format knows.
   std::vector<int64_t> document_begins(int64_t n) const;
 
-  // Returns which sample of its stream, 0 .. S-1, is the n-th of the run.
-  int64_t sample_at(int64_t n) const { return order_.at(n).index; }
   std::string name_of(int64_t n) const;
 
  private:

@@ -40,12 +40,7 @@ class JoinedTokens final : public TokenSource {
     return most;
   }
   void read(int64_t begin, std::span<int32_t> out) const override {
-    for_each_part(begin, begin + static_cast<int64_t>(out.size()),
-                  [&](const TokenSource& part, int64_t from, int64_t to) {
-                    const auto count = static_cast<size_t>(to - from);
-                    part.read(from, out.first(count));
-                    out = out.subspan(count);
-                  });
+    read_parts(begin, out, &TokenSource::read);
   }
   // A document ends with its file.
   std::optional<int64_t> document_after(int64_t at) const override {
@@ -57,12 +52,7 @@ class JoinedTokens final : public TokenSource {
   }
   bool is_masked() const override { return parts_.front()->is_masked(); }
   void read_mask(int64_t begin, std::span<uint8_t> out) const override {
-    for_each_part(begin, begin + static_cast<int64_t>(out.size()),
-                  [&](const TokenSource& part, int64_t from, int64_t to) {
-                    const auto count = static_cast<size_t>(to - from);
-                    part.read_mask(from, out.first(count));
-                    out = out.subspan(count);
-                  });
+    read_parts(begin, out, &TokenSource::read_mask);
   }
   int32_t max_token(int64_t begin, int64_t end) const override {
     int32_t most = 0;
@@ -82,6 +72,15 @@ class JoinedTokens final : public TokenSource {
       visit(*parts_[i], begin - first, until - first);
       begin = until;
     }
+  }
+
+  template <class T>
+  void read_parts(int64_t begin, std::span<T> out, void (TokenSource::*read)(int64_t, std::span<T>) const) const {
+    for_each_part(begin, begin + std::ssize(out), [&](const TokenSource& part, int64_t from, int64_t to) {
+      const auto count = static_cast<size_t>(to - from);
+      (part.*read)(from, out.first(count));
+      out = out.subspan(count);
+    });
   }
 
   std::vector<std::shared_ptr<const TokenSource>> parts_;

@@ -106,8 +106,8 @@ TEST(Loader, EpochsAndSeedsDiffer) {
   const TokenStream stream = counting_stream(scratch, 401);
   const auto order = [&](uint64_t seed, int64_t epoch) {
     const Loader loader(stream, 4, true, seed);
-    std::vector<int64_t> samples;
-    for (int64_t i = 0; i < 100; i++) samples.push_back(loader.sample_at(epoch * 100 + i));
+    std::vector<std::string> samples;
+    for (int64_t i = 0; i < 100; i++) samples.push_back(loader.name_of(epoch * 100 + i));
     return samples;
   };
   EXPECT_EQ(order(1, 0), order(1, 0));

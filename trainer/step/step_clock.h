@@ -49,7 +49,6 @@ class StepClock : public Timekeeper {
   Accounts take();
   // Returns those of the step under way. Not in the cuda world.
   Accounts so_far();
-  bool is_of_gpu() const { return stream_ != nullptr; }
 
  private:
   struct Mark {
