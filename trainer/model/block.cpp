@@ -53,6 +53,13 @@ void Block::allocate_inputs(Arena& arena, const PassTypes& types, const PassShap
   feed_forward_.allocate_output(arena, types.compute, pass, a.feed_forward);
 }
 
+void BlockSaved::take_inputs(const BlockSaved& inputs, Kept kept) {
+  norm_1.y = inputs.norm_1.y;
+  if (kept != Kept::products) attention.att = inputs.attention.att;
+  norm_2.y = inputs.norm_2.y;
+  feed_forward.act = inputs.feed_forward.act;
+}
+
 BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
                                          const BlockSaved& over) const {
   BlockSaved like = over;

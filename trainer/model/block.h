@@ -23,6 +23,9 @@ struct BlockSaved {
   Norm::Saved norm_1, norm_2;
   Attention::Saved attention;
   FeedForward::Saved feed_forward;
+
+  // Takes what the products read (Block::allocate_inputs) in place of its own, but for a product that is kept.
+  void take_inputs(const BlockSaved& inputs, Kept kept);
 };
 
 // BlockGradients holds what the second half of a layer's backward pass needs of the first; of the gradients of what the

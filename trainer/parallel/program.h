@@ -9,7 +9,7 @@
 //               backward pass has two halves, the first leaves in other such memory what the second needs of it
 //               (BlockGradients)
 //   inputs      where it has, what products read: from the forward pass, or where that is computed again from then, on
-//               to the second half (BlockSaved::keep_inputs_of)
+//               to the second half (BlockSaved::take_inputs)
 //   batches     tokens and targets of a microbatch; where its documents are kept apart, also where they begin, and
 //               where dropout draws from memory, what it draws by; then layers name a batch as well
 //   weight and gradient slots   of sharding.h

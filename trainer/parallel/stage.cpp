@@ -187,13 +187,7 @@ void Stage::embed(const Instruction& i) {
 // Returns what the layer keeps, with its input.
 BlockSaved Stage::kept(const Instruction& i) {
   BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)].saved : BlockSaved{};
-  if (i.inputs != Instruction::none) {
-    const BlockSaved& inputs = inputs_[static_cast<size_t>(i.inputs)];
-    kept.norm_1.y = inputs.norm_1.y;
-    if (plan_.kept != Kept::products) kept.attention.att = inputs.attention.att;  // else it is kept beside
-    kept.norm_2.y = inputs.norm_2.y;
-    kept.feed_forward.act = inputs.feed_forward.act;
-  }
+  if (i.inputs != Instruction::none) kept.take_inputs(inputs_[static_cast<size_t>(i.inputs)], plan_.kept);
   kept.x = residual(i.x).tensor;
   return kept;
 }
