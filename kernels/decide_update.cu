@@ -5,17 +5,7 @@
 namespace megalith::cuda {
 
 namespace {
-// Sums v over the block's threads, in every thread.
 constexpr int deciders = 128;  // threads
-__device__ inline double block_sum(double v) {
-  __shared__ double scratch[deciders / warp_size];
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) scratch[warp_index()] = v;
-  sync_threads();
-  double sum = 0;
-  for (int w = 0; w < deciders / warp_size; w++) sum += scratch[w];
-  return sum;
-}
 
 // Returns the median in every thread, or 0 if there are too few norms. Each thread ranks its norm, equal ones by index.
 static_assert(deciders == UpdateState::window);
@@ -40,9 +30,9 @@ __global__ void __launch_bounds__(deciders)
   const double median = rules.skip_above > 0 ? median_of_norms(*state) : 0;
   double square_sum = 0;
   for (int64_t i = threadIdx.x; i < parts; i += deciders) square_sum += sums[i];
-  const double root = sqrt(block_sum(square_sum));
+  square_sum = block_sum<deciders>(square_sum);
   if (threadIdx.x != 0) return;
-  state->norm = norm_of(*state, rules, root);
+  state->norm = norm_of(*state, rules, sqrt(square_sum));
   state->median = median;
   if (!decide(*state, rules, sums[parts])) return;
   state->rate = learning_rate / (1 - pow(beta1, state->updates));

@@ -118,4 +118,17 @@ __device__ inline float warp_max(float v) {
   return v;
 }
 
+// Returns the sum over a block of so many threads, in thread 0. A kernel calls it once.
+template <int threads>
+__device__ double block_sum(double v) {
+  __shared__ double of_warps[threads / warp_size];
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
+  if (lane_index() == 0) of_warps[warp_index()] = v;
+  sync_threads();
+  double sum = 0;
+  if (threadIdx.x == 0)
+    for (const double of_warp : of_warps) sum += of_warp;
+  return sum;
+}
+
 }  // namespace megalith::cuda

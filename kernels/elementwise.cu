@@ -176,20 +176,6 @@ void add(Queue queue, Tensor y, Tensor x) {
 // --- Sums of all elements in f64, in two launches: each block writes one, then one block adds them.
 
 namespace {
-constexpr int warps = threads / warp_size;
-
-// Sums v over the block's threads, in thread 0.
-__device__ inline double block_sum(double v) {
-  __shared__ double scratch[warps];
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) scratch[warp_index()] = v;
-  sync_threads();
-  double sum = 0;
-  if (threadIdx.x == 0)
-    for (int w = 0; w < warps; w++) sum += scratch[w];
-  return sum;
-}
-
 // Reads in fours, as vectors or not, so that the order does not depend on x's alignment.
 template <bool squares, bool vectors>
 __global__ void __launch_bounds__(threads) sum_kernel(double* partial, const float* x, int64_t count) {
@@ -207,7 +193,7 @@ __global__ void __launch_bounds__(threads) sum_kernel(double* partial, const flo
     sum += (term(v[0]) + term(v[1])) + (term(v[2]) + term(v[3]));
   }
   if (first < count - 4 * whole) sum += term(x[4 * whole + first]);
-  sum = block_sum(sum);
+  sum = block_sum<threads>(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 // Computes out += scale * the sum of the `count` partial sums.
@@ -215,7 +201,7 @@ __global__ void __launch_bounds__(threads)
     finish_sum_kernel(double* out, const double* partial, int count, double scale) {
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];
-  sum = block_sum(sum);
+  sum = block_sum<threads>(sum);
   if (threadIdx.x == 0) *out += scale * sum;
 }
 

@@ -59,19 +59,6 @@ __global__ void __launch_bounds__(threads)
       });
 }
 
-// Sums v over the block's threads, in thread 0.
-__device__ inline double sum_over_block(double v) {
-  constexpr int warps = threads / warp_size;
-  __shared__ double scratch[warps];
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) scratch[warp_index()] = v;
-  sync_threads();
-  double sum = 0;
-  if (threadIdx.x == 0)
-    for (int w = 0; w < warps; w++) sum += scratch[w];
-  return sum;
-}
-
 template <class T>
 __global__ void __launch_bounds__(threads) square_sum_kernel(double* partial, const T* x, int64_t count) {
   double sum = 0;
@@ -80,14 +67,14 @@ __global__ void __launch_bounds__(threads) square_sum_kernel(double* partial, co
     const double v = to_float(x[i]);
     sum += v * v;
   }
-  sum = sum_over_block(sum);
+  sum = block_sum<threads>(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 // partial[0] becomes 1 / max(the root of the sum of all, smallest).
 __global__ void __launch_bounds__(threads) norm_kernel(double* partial, int count, double smallest) {
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];
-  sum = sum_over_block(sum);
+  sum = block_sum<threads>(sum);
   if (threadIdx.x != 0) return;
   const double norm = sqrt(sum);
   partial[0] = 1 / (norm > smallest || norm != norm ? norm : smallest);
