@@ -15,6 +15,7 @@ struct VChoice {
   int64_t forward = 0, backward = 0;  // chunks
   int64_t warm_up = 0, quarters = 0;
   bool waits_for_room = false;
+  bool operator==(const VChoice&) const = default;
 };
 
 // Forwards and backwards of both chunks, each in an order of its own.
@@ -60,24 +61,52 @@ void choose(HalvesRule& rule, const ChunkOrders& orders, const VChoice& choice) 
   }
 }
 
-VChoice best_choice(const PipelineShape& shape, const std::vector<Actions>& given) {
-  const ChunkOrders orders(shape.microbatches);
-  HalvesRule rule = rule_of(shape, given);
-  VChoice best;
-  for (const int64_t warm_up : {shape.stages / 2, shape.stages, 2 * shape.stages, 3 * shape.stages})
-    for (const int64_t forward : {1, 0})
-      for (const int64_t backward : {1, 0})
-        for (const int64_t quarters : {0, 1, 2, 4})
-          for (const bool waits_for_room : {false, true}) {
-            const VChoice choice{forward, backward, warm_up, quarters, waits_for_room};
-            choose(rule, orders, choice);
-            const HalvesRun run = run_halves(shape, rule);
-            if (run.time > rule.limit || run.lists.empty() || !come_to_their_ends(shape, run.lists)) continue;
-            best = choice;
-            rule.limit = run.time - 1;
-          }
-  return best;
-}
+// Changes one thing after the other, and keeps what is faster, until nothing is.
+class VSearch {
+ public:
+  VSearch(const PipelineShape& shape, const std::vector<Actions>& given)
+      : shape_(shape), orders_(shape.microbatches), rule_(rule_of(shape, given)) {}
+
+  VChoice run() {
+    const int64_t p = shape_.stages;
+    for (const bool waits_for_room : {false, true})
+      for (const int64_t warm_up : {p, 3 * p})
+        for (const int64_t quarters : {0, 2})
+          for (const int64_t forward : {0, 1}) consider({forward, forward, warm_up, quarters, waits_for_room});
+    for (bool faster = true; faster;) {
+      faster = false;
+      for (const int64_t warm_up : {p / 2, p, 2 * p, 3 * p})
+        faster |= try_change([=](VChoice& c) { c.warm_up = warm_up; });
+      for (const int64_t forward : {0, 1})
+        for (const int64_t backward : {0, 1})
+          faster |= try_change([=](VChoice& c) { c.forward = forward, c.backward = backward; });
+      for (const int64_t quarters : {0, 1, 2, 4}) faster |= try_change([=](VChoice& c) { c.quarters = quarters; });
+      faster |= try_change([](VChoice& c) { c.waits_for_room = !c.waits_for_room; });
+    }
+    return best_;
+  }
+
+ private:
+  template <class F>
+  bool try_change(F change) {
+    VChoice next = best_;
+    change(next);
+    return next != best_ && consider(next);
+  }
+  bool consider(const VChoice& choice) {
+    choose(rule_, orders_, choice);
+    const HalvesRun run = run_halves(shape_, rule_);
+    if (run.lists.empty() || run.time > rule_.limit || !come_to_their_ends(shape_, run.lists)) return false;
+    best_ = choice;
+    rule_.limit = run.time - 1;
+    return true;
+  }
+
+  const PipelineShape& shape_;
+  const ChunkOrders orders_;
+  HalvesRule rule_;
+  VChoice best_;
+};
 
 // A step of fewer microbatches, which has a beginning and an end as a longer one has, and fills all memory.
 int64_t short_v_step(const PipelineShape& shape) {
@@ -93,8 +122,8 @@ std::optional<std::vector<Actions>> search_v_order(const PipelineShape& shape, c
   static KnownChoices<VChoice> known;
   PipelineShape searched = shape;
   searched.microbatches = short_v_step(shape);
-  const VChoice choice =
-      known.of(searched, {}, [&] { return best_choice(searched, in_given_order(searched, v_lists(searched)).lists); });
+  const VChoice choice = known.of(
+      searched, {}, [&] { return VSearch(searched, in_given_order(searched, v_lists(searched)).lists).run(); });
   const ChunkOrders orders(shape.microbatches);
   HalvesRule rule = rule_of(shape, given);
   rule.limit = time - 1;
