@@ -46,6 +46,8 @@ enum class Device { automatic, cuda, cpu };
 constexpr auto words_of(Device) { return words("auto", "cuda", "cpu"); }
 enum class Backend { nccl, mpi };
 constexpr auto words_of(Backend) { return words("nccl", "mpi"); }
+enum class SymmetricMemory { off, kernels, copy_engines };
+constexpr auto words_of(SymmetricMemory) { return words("off", "kernels", "copy_engines"); }
 enum class NormKind { layer, rms };
 constexpr auto words_of(NormKind) { return words("layer", "rms"); }
 enum class Positions { learned, rotary };
@@ -259,6 +261,7 @@ struct CommunicationConfig {
   Backend backend = Backend::nccl;
   int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
   bool nvls = false;
+  SymmetricMemory symmetric_memory = SymmetricMemory::off;
   double timeout = 600.0;  // seconds; 0: none
   bool operator==(const CommunicationConfig&) const = default;
 };

@@ -75,10 +75,10 @@ class JoinedTokens final : public TokenSource {
   }
 
   template <class T>
-  void read_parts(int64_t begin, std::span<T> out, void (TokenSource::*read)(int64_t, std::span<T>) const) const {
+  void read_parts(int64_t begin, std::span<T> out, void (TokenSource::*get)(int64_t, std::span<T>) const) const {
     for_each_part(begin, begin + std::ssize(out), [&](const TokenSource& part, int64_t from, int64_t to) {
       const auto count = static_cast<size_t>(to - from);
-      (part.*read)(from, out.first(count));
+      (part.*get)(from, out.first(count));
       out = out.subspan(count);
     });
   }

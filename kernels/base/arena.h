@@ -3,11 +3,12 @@
 // the plan prints for that class.
 //
 // In the cuda world an arena is memory of the GPU or pinned memory of the host; in the cpu world both are memory of the
-// node. In the dry world it is an address range without memory or limit, a different one for each kind, and its peak is
-// the size that the real arena of the same run needs. Tensors are views and die with their scope.
+// node. In the dry world it is an address range without memory or limit, which its kind and its name decide, and its peak
+// is the size that the real arena of the same run needs. Tensors are views and die with their scope.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 
 #include "kernels/base/device.h"
@@ -20,12 +21,16 @@ namespace megalith {
 enum class MemoryPlace : uint8_t { device, host };
 constexpr std::array<MemoryPlace, 2> all_memory_places{MemoryPlace::device, MemoryPlace::host};
 
+// Allocates so many bytes of the selected GPU; the text is for messages, as in device.h.
+using DeviceAllocator = std::function<device::Memory(int64_t bytes, const std::string& what)>;
+
 class Arena {
  public:
   static constexpr int64_t alignment = 256;  // bytes on which every tensor starts
 
   // Allocates `capacity` bytes, in the cuda world of or for the selected GPU. The dry world ignores `capacity`.
-  Arena(World world, std::string name, int64_t capacity, MemoryPlace place = MemoryPlace::device);
+  Arena(World world, std::string name, int64_t capacity, MemoryPlace place = MemoryPlace::device,
+        const DeviceAllocator& of_device = device::allocate);
 
   // Returns uninitialised memory until the enclosing scope ends. Error when the capacity is exceeded.
   Tensor tensor(DType dtype, Shape shape);
@@ -45,6 +50,9 @@ class Arena {
   [[nodiscard]] Scope scope() { return Scope(*this); }
 
   const std::string& name() const { return name_; }
+  // All of its memory; null where it has none.
+  void* memory() const { return memory_.get(); }
+  int64_t capacity() const { return capacity_; }
   int64_t used() const { return used_; }
   int64_t peak() const { return peak_; }
 

@@ -34,6 +34,7 @@ class Nccl : public testing::Test {
   }
   ~Nccl() override {
     faults_->fail_calls = faults_->block_calls = faults_->report_error = faults_->hold_transfers = false;
+    faults_->version = 29901;
   }
 
   // A sum that the data channel is given after `spoil`, and a host that waits for it.
@@ -84,6 +85,35 @@ TEST_F(Nccl, IsToldWhatTheRunDependsOn) {
     if (*chosen) setenv("NCCL_NVLS_ENABLE", chosen, 1);
     NcclSession(alone_, {.nvls = true}).world();
     EXPECT_EQ(faults_->nvls_enable, *chosen ? std::atoi(chosen) : -1);
+  }
+}
+
+// And NCCL_CTA_POLICY_ZERO asks for copy engines.
+TEST_F(Nccl, IsAskedForCopyEngines) {
+  for (const SymmetricMemory wanted : {SymmetricMemory::kernels, SymmetricMemory::copy_engines}) {
+    unsetenv("NCCL_CTA_POLICY");
+    NcclSession(alone_, {.symmetric_memory = wanted}).world();
+    EXPECT_EQ(faults_->cta_policy, wanted == SymmetricMemory::kernels ? -1 : 2);
+  }
+  unsetenv("NCCL_CTA_POLICY");
+}
+
+TEST_F(Nccl, IsTooOldForSymmetricMemory) {
+  const auto said = [&](int version, SymmetricMemory wanted) {
+    faults_->version = version;
+    return message_of([&] { NcclSession(alone_, {.symmetric_memory = wanted}); });
+  };
+  EXPECT_EQ(
+      said(22603, SymmetricMemory::kernels),
+      "communication.symmetric_memory = kernels needs NCCL 2.27.0 or later, and libnccl.so.2 is 2.26.3; install a "
+      "newer one, add its folder to LD_LIBRARY_PATH, or set communication.symmetric_memory = off");
+  EXPECT_EQ(said(22707, SymmetricMemory::copy_engines),
+            "communication.symmetric_memory = copy_engines needs NCCL 2.28.0 or later, and libnccl.so.2 is 2.27.7; "
+            "install a newer one, add its folder to LD_LIBRARY_PATH, or set communication.symmetric_memory = off");
+  using enum SymmetricMemory;
+  for (const auto& [version, wanted] : {std::pair{22800, copy_engines}, {22700, kernels}, {21803, off}}) {
+    faults_->version = version;
+    EXPECT_NO_THROW(NcclSession(alone_, {.symmetric_memory = wanted})) << version;
   }
 }
 
@@ -160,6 +190,36 @@ TEST_F(Nccl, WorkGoesOnUnderAGatherOfTwoLevels) {
       gather.wait();
       EXPECT_EQ(read(result), 5);
     }
+}
+
+// Memory is registered once, while nothing is under way, and given back before it is freed.
+TEST_F(Nccl, RegistersMemoryOfItsOwnOnce) {
+  faults_->window_errors = faults_->symmetric = faults_->outside_windows = 0;
+  DeviceQueue queue;
+  Stream s(World::cuda, queue.queue());
+  {
+    const NcclSession nccl(alone_, {.symmetric_memory = SymmetricMemory::kernels});
+    const device::Memory memory = nccl.allocate(4096, "an arena of the test"), other = device::allocate(4096, "other");
+    const auto world = nccl.world(), shard = world->split("shard", static_cast<int>(Channel::shard), 0, 0);
+    shard->use_symmetric(memory.get(), 4096);
+    const Tensor tensor(memory.get(), DType::f32, {2}), outside(other.get(), DType::f32, {2});
+    for (const Tensor& t : {tensor, outside}) {
+      s.upload("write", {t}, [](std::span<const Tensor> host) { std::fill_n(host[0].data<float>(), 2, 3.f); });
+      shard->all_reduce(s, t, Reduce::sum).wait();
+      EXPECT_EQ(faults_->symmetric, 1);
+    }
+    EXPECT_EQ(faults_->outside_windows, 1);
+    s.synchronize();
+    EXPECT_EQ(faults_->window_errors, 0);
+    const std::string said =
+        "shard: NCCL's ncclCommWindowRegister failed: invalid usage: by order of the test; "
+        "NCCL_DEBUG=WARN shows more";
+    EXPECT_EQ(message_of([&] { shard->use_symmetric(memory.get(), 4096); }), said);
+    EXPECT_EQ(message_of([&] { shard->use_symmetric(other.get(), 4096); }), said);
+    EXPECT_EQ(faults_->window_errors, 2);
+    world->split("data", static_cast<int>(Channel::data), 0, 0)->use_symmetric(memory.get(), 4096);
+  }
+  EXPECT_EQ(faults_->window_errors, 2) << "windows are given back before their memory and their communicator";
 }
 
 TEST_F(Nccl, AMissingLibraryIsAnErrorWithTheWayOut) {

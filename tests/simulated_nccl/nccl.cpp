@@ -9,27 +9,34 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "kernels/base/tensor.h"
 #include "tests/simt/simt.h"
 #include "tests/simulated_nccl/faults.h"
+#include "tests/simulated_nccl/sums.h"
+#include "tests/simulated_nccl/windows.h"
 
 using namespace megalith;
+using simulated_nccl::combine;
+using simulated_nccl::Placement;
+using simulated_nccl::size_of;
 
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;  // null: alone
   int rank = 0, size = 1;
   int64_t begun = 0, over = 0;  // transfers
   std::set<int> peers;          // that a message has gone to or come from
+  simulated_nccl::Windows windows;
+  std::atomic<bool> misplaced = false;  // a transfer had its tensors elsewhere on another rank
 };
 
 namespace {
@@ -49,6 +56,12 @@ void read_environment() {
   };
   faults().nvls_enable = number("NCCL_NVLS_ENABLE");
   faults().runtime_connect = number("NCCL_RUNTIME_CONNECT");
+  faults().cta_policy = number("NCCL_CTA_POLICY");
+}
+
+ncclResult_t refused() {
+  faults().window_errors++;
+  return ncclInvalidUsage;
 }
 
 // NCCL takes memory for messages between two ranks when the first of them is enqueued.
@@ -63,50 +76,30 @@ ncclResult_t called() {
   return faults().fail_calls ? ncclInternalError : ncclSuccess;
 }
 
-size_t size_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclFloat64: return 8;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    default: return 4;
-  }
-}
-
-template <class T>
-void combine(std::vector<char>& sum, const char* other, ncclRedOp_t op) {
-  for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, sum.data() + at, sizeof(T));
-    std::memcpy(&b, other + at, sizeof(T));
-    if constexpr (sizeof(T) == 2) {
-      const auto x = static_cast<float>(a), y = static_cast<float>(b);
-      a = T(op == ncclSum ? x + y : std::max(x, y));
-    } else {
-      a = op == ncclSum ? a + b : std::max(a, b);
-    }
-    std::memcpy(sum.data() + at, &a, sizeof(T));
-  }
-}
-void combine(std::vector<char>& sum, const char* other, ncclDataType_t type, ncclRedOp_t op) {
-  switch (type) {
-    case ncclFloat32: return combine<float>(sum, other, op);
-    case ncclFloat64: return combine<double>(sum, other, op);
-    case ncclInt32: return combine<int32_t>(sum, other, op);
-    case ncclFloat16: return combine<float16>(sum, other, op);
-    default: return combine<bfloat16>(sum, other, op);
-  }
-}
-
 // Every transfer is made of this: bytes are read from the device, MPI moves them, and what has come is written back.
 struct Transfer {
   std::vector<char> sent, come;
   MPI_Request request = MPI_REQUEST_NULL;
   bool begun = false;
+  std::vector<Placement> placements{};  // of all ranks, once `placed` is over
+  MPI_Request placed = MPI_REQUEST_NULL;
 };
+
+// Ranks tell one another where their tensors lie: all of them where one has windows.
+void exchange(Transfer& t, const Placement& mine, ncclComm_t comm) {
+  t.placements.assign(static_cast<size_t>(comm->size), mine);
+  MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t.placements.data(), static_cast<int>(mine.size()), MPI_INT64_T,
+                 comm->mpi, &t.placed);
+}
+void compare(const Transfer& t, ncclComm_t comm) {
+  if (std::ranges::all_of(t.placements, [&](const Placement& p) { return p == t.placements.front(); })) return;
+  faults().misplaced++;
+  comm->misplaced = true;
+}
 
 template <class Begin, class End>
 ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const void* in, size_t in_bytes, size_t come_bytes,
-                     Begin begin, End end) {
+                     const std::optional<Placement>& where, Begin begin, End end) {
   if (const ncclResult_t wrong = called()) return wrong;
   const int64_t turn = comm->begun++;
   faults().enqueued++;
@@ -119,14 +112,18 @@ ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const void* in, size_
       t->sent.resize(in_bytes);
       t->come.resize(come_bytes);
       if (in) std::memcpy(t->sent.data(), in, in_bytes);
-      if (comm->mpi == MPI_COMM_NULL)
+      if (comm->mpi == MPI_COMM_NULL) {
         t->come = t->sent;
-      else
+      } else {
+        if (where) exchange(*t, *where, comm);
         begin(*t);
+      }
     }
     int done = 1;
-    if (comm->mpi != MPI_COMM_NULL) MPI_Test(&t->request, &done, MPI_STATUS_IGNORE);
+    for (MPI_Request* request : {&t->placed, &t->request})
+      if (comm->mpi != MPI_COMM_NULL && done) MPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (!done) return false;
+    compare(*t, comm);
     end(*t);
     comm->over++;
     return true;
@@ -142,8 +139,10 @@ void put(void* out, const char* bytes, size_t n) {
 // Every rank has all inputs and adds them in the order of the ranks; it keeps `part` of the sum, if that is not empty.
 ncclResult_t reduce(const void* in, void* out, size_t bytes, size_t part_begin, size_t part_bytes, ncclDataType_t type,
                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  const bool in_place = out == static_cast<const char*>(in) + part_begin;
   return enqueue(
       comm, stream, in, bytes, bytes * static_cast<size_t>(comm->size),
+      comm->windows.of(in, bytes, in_place ? in : out, in_place ? bytes : part_bytes),
       [=](Transfer& t) {
         MPI_Iallgather(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, t.come.data(), static_cast<int>(bytes),
                        MPI_BYTE, comm->mpi, &t.request);
@@ -219,7 +218,7 @@ extern "C" {
 simulated_nccl::Faults* simulated_nccl_faults() { return &faults(); }
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = 29901;
+  *version = faults().version;
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -251,12 +250,13 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->begun != comm->over) return ncclInvalidUsage;  // NCCL would wait for them; the caller should have
+  if (comm->windows.any()) return refused();
   if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
-  *error = faults().report_error ? ncclRemoteError : ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  *error = faults().report_error ? ncclRemoteError : comm->misplaced ? ncclInvalidUsage : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
@@ -268,6 +268,8 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
+  if (result == ncclInvalidUsage) return "invalid usage";
+  if (result == ncclInvalidArgument) return "invalid argument";
   return result == ncclRemoteError ? "remote error" : result == ncclInternalError ? "internal error" : "other error";
 }
 const char* ncclGetLastError(ncclComm_t) { return "by order of the test"; }
@@ -275,8 +277,9 @@ const char* ncclGetLastError(ncclComm_t) { return "by order of the test"; }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
   const size_t bytes = count * size_of(type), all = bytes * static_cast<size_t>(comm->size);
+  const bool in_place = in == static_cast<const char*>(out) + static_cast<size_t>(comm->rank) * bytes;
   return enqueue(
-      comm, stream, in, bytes, all,
+      comm, stream, in, bytes, all, comm->windows.of(in_place ? out : in, bytes, out, all),
       [=](Transfer& t) {
         MPI_Iallgather(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, t.come.data(), static_cast<int>(bytes),
                        MPI_BYTE, comm->mpi, &t.request);
@@ -298,7 +301,7 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
                            cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
   return enqueue(
-      comm, stream, comm->rank == root ? in : nullptr, bytes, 0,
+      comm, stream, comm->rank == root ? in : nullptr, bytes, 0, comm->windows.of(in, bytes, out, bytes),
       [=](Transfer& t) { MPI_Ibcast(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, root, comm->mpi, &t.request); },
       [=](Transfer& t) { put(out, t.sent.data(), bytes); });
 }
@@ -307,6 +310,26 @@ ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t 
                         ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
   return reduce(in, out, bytes, 0, comm->rank == root ? bytes : 0, type, op, comm, stream);
+}
+ncclResult_t ncclAlltoAll(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                          cudaStream_t stream) {
+  const size_t each = count * size_of(type), all = each * static_cast<size_t>(comm->size);
+  faults().exchanges++;
+  return enqueue(
+      comm, stream, in, all, all, comm->windows.of(in, all, out, all),
+      [=](Transfer& t) {
+        MPI_Ialltoall(t.sent.data(), static_cast<int>(each), MPI_BYTE, t.come.data(), static_cast<int>(each), MPI_BYTE,
+                      comm->mpi, &t.request);
+      },
+      [=](Transfer& t) { put(out, t.come.data(), all); });
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int flags) {
+  if (const ncclResult_t wrong = called()) return wrong;
+  return comm->begun == comm->over ? comm->windows.add(comm->mpi, memory, bytes, flags, window) : refused();
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return comm->begun == comm->over ? comm->windows.remove(window) : refused();
 }
 ncclResult_t ncclGroupStart() {
   group().open = true;
@@ -321,12 +344,13 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
                       cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
   connect(comm, peer);
+  comm->windows.of(data, bytes, nullptr, 0);
   if (group().open) {
     group().messages.push_back({comm, stream, data, nullptr, bytes, peer});
     return called();
   }
   return enqueue(
-      comm, stream, data, bytes, 0,
+      comm, stream, data, bytes, 0, {},
       [=](Transfer& t) {
         MPI_Issend(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, peer, 0, comm->mpi, &t.request);
       },
@@ -335,12 +359,13 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
   connect(comm, peer);
+  comm->windows.of(data, bytes, nullptr, 0);
   if (group().open) {
     group().messages.push_back({comm, stream, nullptr, data, bytes, peer});
     return called();
   }
   return enqueue(
-      comm, stream, nullptr, 0, bytes,
+      comm, stream, nullptr, 0, bytes, {},
       [=](Transfer& t) { MPI_Irecv(t.come.data(), static_cast<int>(bytes), MPI_BYTE, peer, 0, comm->mpi, &t.request); },
       [=](Transfer& t) { put(data, t.come.data(), bytes); });
 }

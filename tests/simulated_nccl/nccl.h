@@ -10,6 +10,8 @@ extern "C" {
 
 typedef struct ncclComm* ncclComm_t;
 typedef struct CUstream_st* cudaStream_t;
+typedef struct ncclWindow_vidmem* ncclWindow_t;
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
 
 typedef struct {
   char internal[128];
@@ -55,6 +57,12 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
                            cudaStream_t stream);
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAlltoAll(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                          cudaStream_t stream);
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes);
+ncclResult_t ncclMemFree(void* memory);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

@@ -63,6 +63,11 @@ void Communicator::connect_all_to_all() {
   do_connect_all_to_all();
 }
 
+void Communicator::use_symmetric(void* memory, int64_t bytes) {
+  const InCall in_call(recorded_.get(), Transfer::connect);
+  do_use_symmetric(memory, bytes);
+}
+
 void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {
   CHECK(out.numel() == in.numel() * size_ && out.dtype() == in.dtype(),
         "{}: all_gather of {} {} from {} ranks into {} {}", name_, in.numel(), name_of(in.dtype()), size_, out.numel(),
@@ -200,22 +205,41 @@ namespace {
 class DryCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
+  uint64_t placement() const override { return placement_; }
 
  protected:
   std::unique_ptr<Communicator> do_split(std::string name, int, int, int) override {
     FAIL("a dry communicator cannot be split (wanted: {})", name);
   }
-  Pending do_all_gather(Stream&, Tensor, Tensor) override { return {}; }
-  Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
-  Pending do_all_gather_of(Stream&, Interval, Tensor, Tensor) override { return {}; }
-  Pending do_reduce_scatter_to(Stream&, Interval, Tensor, Tensor) override { return {}; }
-  Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
-  Pending do_all_to_all(Stream&, Tensor, Tensor) override { return {}; }
+  Pending do_all_gather(Stream&, Tensor out, Tensor in) override {
+    const bool in_place = in.raw() == out.flat(rank() * in.numel(), (rank() + 1) * in.numel()).raw();
+    return note(Transfer::all_gather, out, in_place ? out : in);
+  }
+  Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override { return note(Transfer::reduce_scatter, out, in); }
+  Pending do_all_gather_of(Stream&, Interval, Tensor out, Tensor in) override {
+    return note(Transfer::all_gather_of, out, in);
+  }
+  Pending do_reduce_scatter_to(Stream&, Interval, Tensor out, Tensor in) override {
+    return note(Transfer::reduce_scatter_to, out, in);
+  }
+  Pending do_all_reduce(Stream&, Tensor data, Reduce) override { return note(Transfer::all_reduce, data, data); }
+  Pending do_all_to_all(Stream&, Tensor out, Tensor in) override { return note(Transfer::all_to_all, out, in); }
   Pending do_all_to_all_of(Stream&, Tensor, Tensor, const AllToAllParts&) override { return {}; }
   Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
   Pending do_send(Stream&, Tensor, int) override { return {}; }
   Pending do_recv(Stream&, Tensor, int) override { return {}; }
   void do_barrier() override {}
+
+ private:
+  Pending note(Transfer transfer, const Tensor& out, const Tensor& in) {
+    // The step of FNV-1a, for words.
+    for (const uint64_t word : {static_cast<uint64_t>(transfer), reinterpret_cast<uint64_t>(out.raw()),
+                                static_cast<uint64_t>(out.bytes()), reinterpret_cast<uint64_t>(in.raw())})
+      placement_ = (placement_ ^ word) * 0x100000001b3;
+    return {};
+  }
+
+  uint64_t placement_ = 0;
 };
 
 class SelfCommunicator : public DryCommunicator {

@@ -90,6 +90,16 @@ class Communicator {
   // Collective. Makes the connections for all_to_all, which the first one would otherwise allocate.
   void connect_all_to_all();
 
+  // Collective. Says that transfers use this memory of the GPU, which must outlive the group: each member has as many
+  // bytes of it, and in every transfer the tensors in it begin at the same offset on all members. NCCL then need not
+  // copy them (nccl.h); elsewhere it changes nothing.
+  void use_symmetric(void* memory, int64_t bytes);
+
+  // Returns a number for where the tensors of the transfers so far lay, but for those of messages and of exchanges of
+  // unlike parts; 0: there were none. Members of a group with equal numbers had them at the same addresses, but for a
+  // rank's own part of a gather in place. Dry runs only.
+  virtual uint64_t placement() const { return 0; }
+
   // Collective. Makes a group of the ranks of equal color, in the order of key.
   std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key);
 
@@ -115,6 +125,7 @@ class Communicator {
   virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
   virtual void do_barrier() = 0;
   virtual void do_connect_all_to_all() {}
+  virtual void do_use_symmetric(void*, int64_t) {}
   virtual std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) = 0;
 
   // Returns whether the host waits only in barriers. Then whoever sees a transfer end records it by recorded_call(),

@@ -11,6 +11,7 @@ struct NcclSession::Shared {};
 NcclSession::NcclSession(const Session& session, NcclOptions) : session_(session) { absent(); }
 NcclSession::~NcclSession() = default;
 std::unique_ptr<Communicator> NcclSession::world() const { return nullptr; }
+device::Memory NcclSession::allocate(int64_t, const std::string&) const { absent(); }
 void NcclSession::check() const {}
 std::string NcclSession::version() const { return ""; }
 

@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "configs/config.h"
+#include "kernels/base/device.h"
+
 namespace megalith {
 
 struct NcclLibrary {
@@ -13,7 +16,15 @@ struct NcclLibrary {
 
   // Throws Error, with NCCL's message, unless the result is ncclSuccess.
   void check(ncclResult_t result, const std::string& channel, const char* operation) const;
+  int version_code() const;
   std::string version() const;
+
+  // Throws Error, with what to do, where the library has not what the option needs.
+  void check_has(SymmetricMemory wanted) const;
+  // Returns memory of the selected GPU that can be symmetric. `what` is for the message. Needs check_has().
+  device::Memory allocate(int64_t bytes, const std::string& what) const;
+
+  std::string file;
 
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetUniqueId) get_unique_id;
@@ -34,6 +45,16 @@ struct NcclLibrary {
   decltype(&ncclGroupEnd) group_end;
   decltype(&ncclSend) send;
   decltype(&ncclRecv) recv;
+
+  // Null where the library has none. They are written out, since older headers do not declare them: memory and windows
+  // (ncclWindow_t, a pointer) since 2.27, the exchange since 2.28.
+  ncclResult_t (*allocate_memory)(void** memory, size_t bytes);
+  ncclResult_t (*free_memory)(void* memory);
+  ncclResult_t (*register_window)(ncclComm_t comm, void* memory, size_t bytes, void** window, int flags);
+  ncclResult_t (*deregister_window)(ncclComm_t comm, void* window);
+  ncclResult_t (*all_to_all)(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                             cudaStream_t stream);
+  static constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
 };
 
 }  // namespace megalith

@@ -40,6 +40,8 @@ bool takes_few(int channel) {
 // NCCL reads its variables once, in its first call.
 void set_environment(const NcclOptions& options) {
   if (!options.nvls) setenv("NCCL_NVLS_ENABLE", "0", 1);
+  // NCCL_CTA_POLICY_ZERO, which headers before 2.28 do not know.
+  if (options.symmetric_memory == SymmetricMemory::copy_engines) setenv("NCCL_CTA_POLICY", "2", 1);
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
 
@@ -47,19 +49,20 @@ void set_environment(const NcclOptions& options) {
 
 struct NcclSession::Shared {
   NcclLibrary library;
-  int max_ctas;
+  const NcclOptions options;
   NcclWatch watch;
 
-  Shared(const Session& session, const NcclOptions& options)
-      : library(options.library), max_ctas(options.max_ctas), watch(session, library) {
+  Shared(const Session& session, const NcclOptions& o) : library(o.library), options(o), watch(session, library) {
+    library.check_has(options.symmetric_memory);
     set_environment(options);
   }
+  bool has_copy_engines() const { return options.symmetric_memory == SymmetricMemory::copy_engines; }
 
   ncclConfig_t config(int channel) const {
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 1;
-    if (max_ctas > 0)
-      c.maxCTAs = max_ctas;
+    if (options.max_ctas > 0)
+      c.maxCTAs = options.max_ctas;
     else if (takes_few(channel))
       c.maxCTAs = few_ctas;
     return c;
@@ -89,12 +92,26 @@ class CommWithStream {
     // ncclCommDestroy waits for the other ranks, which may be gone.
     if (std::uncaught_exceptions() > 0 || shared_->watch.has_error()) return;
     try {
+      for (void* window : windows_)
+        shared_->call(comm_.channel, "ncclCommWindowDeregister",
+                      [&] { return shared_->library.deregister_window(comm_.comm, window); });
       shared_->call(comm_.channel, "ncclCommDestroy", [&] { return shared_->library.destroy(comm_.comm); });
     } catch (const Error&) {
     }
   }
   CommWithStream(const CommWithStream&) = delete;
   CommWithStream& operator=(const CommWithStream&) = delete;
+
+  // Collective. NCCL makes no window where GPUs do not reach one another's memory.
+  void add_window(void* memory, int64_t bytes) {
+    void* window = nullptr;
+    shared_->call(comm_.channel, "ncclCommWindowRegister", [&] {
+      return shared_->library.register_window(comm_.comm, memory, static_cast<size_t>(bytes), &window,
+                                              NcclLibrary::symmetric_window);
+    });
+    if (window) windows_.push_back(window);
+  }
+  bool has_windows() const { return !windows_.empty(); }
 
   ncclComm_t comm() const { return comm_.comm; }
   CUstream_st* stream() const { return stream_.get(); }
@@ -120,6 +137,7 @@ class CommWithStream {
  private:
   Shared shared_;
   TrackedComm comm_;
+  std::vector<void*> windows_;
   device::OwnedStream stream_;
   device::OwnedEvent ready_;
 };
@@ -154,6 +172,19 @@ class NcclCommunicator : public Communicator {
     device::synchronize(main_comm().stream());
     pass_token(main_comm(), "first messages",
                [&](ncclComm_t comm, CUstream_st* on) { return exchange(all.flat(size(), 2 * size()), to, comm, on); });
+  }
+
+  // The first transfer by copy engines allocates what they synchronize by, and the host waits for all members then.
+  void do_use_symmetric(void* memory, int64_t bytes) override {
+    const bool gathers_first = shared_->has_copy_engines() && !main_comm().has_windows();
+    main_comm().add_window(memory, bytes);
+    const Tensor all(memory, DType::i32, {size()});
+    if (!gathers_first || bytes < all.bytes()) return;
+    const std::vector<int32_t> zeros(static_cast<size_t>(size()));
+    device::copy(main_comm().stream(), all.raw(), zeros.data(), all.bytes());
+    pass_token(main_comm(), "first gather", [&](ncclComm_t comm, CUstream_st* on) {
+      return library().all_gather(all.flat(rank(), rank() + 1).raw(), all.raw(), 1, ncclInt32, comm, on);
+    });
   }
 
   bool ends_unseen_by_host() const override { return true; }
@@ -193,8 +224,11 @@ class NcclCommunicator : public Communicator {
     });
   }
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
-    return begin(s, "all_to_all", main_comm(),
-                 [&](ncclComm_t comm, CUstream_st* on) { return exchange(out, in, comm, on); });
+    return begin(s, "all_to_all", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
+      if (!shared_->has_copy_engines()) return exchange(out, in, comm, on);
+      const size_t each = count(in) / static_cast<size_t>(size());
+      return library().all_to_all(in.raw(), out.raw(), each, nccl_type(in.dtype()), comm, on);
+    });
   }
   Pending do_all_to_all_of(Stream& s, Tensor out, Tensor in, const AllToAllParts& parts) override {
     return begin(s, "all_to_all", main_comm(),
@@ -352,6 +386,10 @@ std::unique_ptr<Communicator> NcclSession::world() const {
   }
   if (const RecordedGroup* ranks = session_.recorded()) all->record_in(ranks->recorder(), ranks->recorder().next_id());
   return all;
+}
+
+device::Memory NcclSession::allocate(int64_t bytes, const std::string& what) const {
+  return shared_->library.allocate(bytes, what);
 }
 
 void NcclSession::check() const { shared_->watch.check(); }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "configs/config.h"
+#include "kernels/base/arena.h"
 #include "kernels/base/stream.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/session/session.h"
@@ -21,6 +22,10 @@ class Transport {
   // Collective. Returns the communicator of all ranks.
   std::unique_ptr<Communicator> world() const;
 
+  // Returns whether the memory of runs is to be symmetric (nccl.h), and what then allocates it.
+  bool wants_symmetric() const { return nccl_ && symmetric_; }
+  DeviceAllocator of_device() const;
+
   std::string name() const;  // "NCCL 2.28.9"
 
   // Makes a host that waits for the stream see the errors of failed transfers.
@@ -28,7 +33,7 @@ class Transport {
 
  private:
   const Session& session_;
-  bool staged_;
+  bool staged_, symmetric_;
   std::optional<NcclSession> nccl_;
 };
 

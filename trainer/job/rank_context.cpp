@@ -24,17 +24,22 @@ void RankContext::open() {
       if (channel != Channel::between_nodes || plan.relay) mesh.channel(channel).connect_all_to_all();
   if (layout.config.optimizer.algorithm == Algorithm::muon)  // so do momentum and directions
     for (Channel channel : {Channel::shard, Channel::tensor}) mesh.channel(channel).connect_all_to_all();
+  if (transport->wants_symmetric())
+    symmetric = symmetric_memory_plan(plan.mesh, memory_of_all_ranks(session, {rehearsal.memory, rehearsal.placements}),
+                                      session.rank());
+  const MemorySizes& sizes = symmetric ? symmetric->sizes : rehearsal.memory;
   // Check again, now that NCCL and the GEMM library have taken memory, and before any rank of the GPU takes its share.
   std::unique_ptr<DeviceQueue> queue;
   if (device.world == World::cuda) {
     together(session, [&] { queue = std::make_unique<DeviceQueue>(); });
-    together(session, [&] { check_gpu_memory(rehearsal.memory, device.ranks, true); });
+    together(session, [&] { check_gpu_memory(sizes, device.ranks, true); });
   }
   together(session, [&] {
-    runtime.emplace(device.world, rehearsal.memory, std::move(mesh), std::move(queue));
+    runtime.emplace(device.world, sizes, std::move(mesh), std::move(queue), transport->of_device());
     transport->watch(runtime->stream);
-    trainer.emplace(layout.config, plan, *runtime);
   });
+  if (symmetric) use_symmetric(*runtime, symmetric->channels);
+  together(session, [&] { trainer.emplace(layout.config, plan, *runtime); });
 }
 
 ProcessMemory RankContext::process_memory(int threads) const {

@@ -8,6 +8,7 @@
 #include "trainer/communication/transport.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/job/nodes.h"
+#include "trainer/job/symmetric_memory.h"
 #include "trainer/step/process_memory.h"
 #include "trainer/step/rehearsal.h"
 
@@ -21,6 +22,7 @@ struct RankContext {
   Rehearsal rehearsal;
   std::optional<Transport> transport;
   std::unique_ptr<Communicator> world;
+  std::optional<SymmetricMemoryPlan> symmetric;  // where it is asked for
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
 

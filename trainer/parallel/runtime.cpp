@@ -24,11 +24,11 @@ MemorySizes& MemorySizes::operator+=(const MemorySizes& other) {
   return *this;
 }
 
-Memory::Memory(World world, const MemorySizes& sizes) {
+Memory::Memory(World world, const MemorySizes& sizes, const DeviceAllocator& of_device) {
   for (MemoryPlace place : all_memory_places)
     for (MemoryClass c : all_memory_classes)
       arenas_.emplace_back(world, fmt::format("{}{}", name_of(c), place == MemoryPlace::host ? " on the host" : ""),
-                           sizes.at(c, place), place);
+                           sizes.at(c, place), place, of_device);
 }
 
 MemorySizes Memory::peaks() const {

@@ -49,7 +49,7 @@ struct MemorySizes {
 class Memory {
  public:
   // In the dry world `sizes` is ignored.
-  Memory(World world, const MemorySizes& sizes);
+  Memory(World world, const MemorySizes& sizes, const DeviceAllocator& of_device = device::allocate);
   Arena& at(MemoryClass c, MemoryPlace place) { return arenas_[MemorySizes::index(c, place)]; }
   Arena& operator[](MemoryClass c) { return at(c, MemoryPlace::device); }
   MemorySizes peaks() const;
@@ -65,10 +65,11 @@ struct Runtime {
   Mesh mesh;
 
   // `made`: the queue, where it was made before.
-  Runtime(World world, const MemorySizes& sizes, Mesh m, std::unique_ptr<DeviceQueue> made = nullptr)
+  Runtime(World world, const MemorySizes& sizes, Mesh m, std::unique_ptr<DeviceQueue> made = nullptr,
+          const DeviceAllocator& of_device = device::allocate)
       : queue(world == World::cuda && !made ? std::make_unique<DeviceQueue>() : std::move(made)),
         stream(world, queue ? queue->queue() : cuda::Queue{}),
-        memory(world, sizes),
+        memory(world, sizes, of_device),
         mesh(std::move(m)) {}
 };
 

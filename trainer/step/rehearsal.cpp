@@ -26,6 +26,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
     rehearsal.sample_cache = decoder->cache_bytes();
   }
   rehearsal.memory = runtime.memory.peaks();
+  for (const Channel channel : all_channels) rehearsal.placements.push_back(runtime.mesh.channel(channel).placement());
   for (const SavedTensor& tensor : trainer.saved_tensors()) rehearsal.saved += tensor.values.bytes();
   return rehearsal;
 }

@@ -53,9 +53,10 @@ void log_run_header(const Config& config, const Session& session, const RankCont
   }
   if (work.device.world == World::cuda) {
     const device::Properties gpu = device::properties();
-    log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
+    log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}{}",
              session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
-             session.size() > 1 ? "; " + work.transport->name() : "");
+             session.size() > 1 ? "; " + work.transport->name() : "",
+             work.symmetric ? ", " + work.symmetric->in_words() : "");
     for (const std::string& line : work.runtime->stream.queue().gemm->describe(work.rehearsal.gemms))
       log_info("{}", line);
   }
