@@ -299,12 +299,11 @@ Table<Config> build_table() {
   communication.word(
       "nvls", &CommunicationConfig::nvls,
       "Let NCCL reduce in NVLink's switches: faster on Hopper and later, but not reproducible to the bit");
-  communication.word(
-      "symmetric_memory", &CommunicationConfig::symmetric_memory,
-      "NCCL registers the memory of runs as symmetric. kernels (NCCL 2.27 or later): sums and gathers inside a node read "
-      "and write the memory of the other GPUs, and sums have another order; copy_engines (2.28 or later): gathers inside "
-      "a node moreover leave all multiprocessors to the products beside them. Predicted times stay the same, for want of "
-      "a measurement");
+  communication.word("symmetric_memory", &CommunicationConfig::symmetric_memory,
+                     "NCCL registers the memory of runs as symmetric. kernels (NCCL 2.27 or later): sums and gathers "
+                     "inside a node read and write the memory of the other GPUs, and sums have another order; "
+                     "copy_engines (2.28 or later): gathers inside a node moreover leave all multiprocessors to the "
+                     "products beside them. Predicted times stay the same, for want of a measurement");
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", at_least(0),
                        "How long a rank waits for others, in a step or at the start, before the job ends and reports "
                        "for whom and where; 0: forever");

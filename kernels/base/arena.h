@@ -3,8 +3,8 @@
 // the plan prints for that class.
 //
 // In the cuda world an arena is memory of the GPU or pinned memory of the host; in the cpu world both are memory of the
-// node. In the dry world it is an address range without memory or limit, which its kind and its name decide, and its peak
-// is the size that the real arena of the same run needs. Tensors are views and die with their scope.
+// node. In the dry world it is an address range without memory or limit, which its kind and its name decide, and its
+// peak is the size that the real arena of the same run needs. Tensors are views and die with their scope.
 #pragma once
 
 #include <array>

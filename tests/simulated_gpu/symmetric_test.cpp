@@ -80,7 +80,7 @@ void by_shards(Config& c) { c.parallel.sharding_strategy = ShardingStrategy::ful
 const std::vector<Case> cases{{2, by_pieces},
                               {2, by_shards},
                               {2, [](Config& c) { c.precision.gradient_reduce = StorageType::bf16; }, true},
-                                                        {4,
+                              {4,
                                [](Config& c) {
                                  by_pieces(c);
                                  c.parallel.pipeline_parallel_degree = 2;

@@ -16,7 +16,8 @@ struct Rehearsal {
   std::vector<TraceEvent> trace;  // of one training step
   int64_t saved = 0;              // bytes of a checkpoint that this rank writes
   int64_t sample_cache = 0;       // bytes of `memory` that keep keys and values of texts (train.sample_every)
-  std::vector<uint64_t> placements{};  // of all its transfers, by channel: Communicator::placement
+  // By channel, of all that was rehearsed: Communicator::placement.
+  std::vector<uint64_t> placements{};
 };
 
 // config.model.vocab must be set.
