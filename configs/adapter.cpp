@@ -102,9 +102,7 @@ std::vector<AdapterModule> adapted_modules(const ModelConfig& model) {
   return adapted;
 }
 
-bool is_of_adapter(std::string_view parameter) {
-  return parameter.find(".lora_") != std::string_view::npos;
-}
+bool is_of_adapter(std::string_view parameter) { return parameter.find(".lora_") != std::string_view::npos; }
 
 bool is_trained(const ModelConfig& model, std::string_view parameter) {
   if (model.adapter.in_use()) return is_of_adapter(parameter);

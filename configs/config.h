@@ -77,7 +77,7 @@ struct AdapterConfig {
   std::string target_modules = "all-linear";  // one, or several, as lines that each end (adapter.h)
   std::string init_from;                      // empty: A random, B zero
   bool in_use() const { return rank > 0; }
-  int64_t inner() const { return rank; }      // features between the two
+  int64_t inner() const { return rank; }  // features between the two
   double scale() const { return alpha / static_cast<double>(rank); }
   bool operator==(const AdapterConfig&) const = default;
 };

@@ -39,9 +39,7 @@ class JoinedTokens final : public TokenSource {
     for (const auto& part : parts_) most = std::max(most, part->max_possible_token());
     return most;
   }
-  void read(int64_t begin, std::span<int32_t> out) const override {
-    read_parts(begin, out, &TokenSource::read);
-  }
+  void read(int64_t begin, std::span<int32_t> out) const override { read_parts(begin, out, &TokenSource::read); }
   // A document ends with its file.
   std::optional<int64_t> document_after(int64_t at) const override {
     const auto part = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
