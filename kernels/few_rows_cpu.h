@@ -13,15 +13,6 @@ namespace megalith::cpu {
 // The library's GEMM is faster beyond this.
 constexpr int64_t few_rows = 8;
 
-inline Vector load_wide(const float* from) { return load(from); }
-template <class E>
-inline Vector load_wide(const E* from) {
-  float wide[vector_floats];
-#pragma omp simd
-  for (int64_t i = 0; i < vector_floats; i++) wide[i] = get(from[i]);
-  return load(wide);
-}
-
 // Computes outputs [0, Outputs) of rows [0, Rows).
 template <int Rows, int Outputs, class In, class Out>
 inline void few_rows_block(Out* y, int64_t N, const In* x, const In* w, const In* b, int64_t K) {

@@ -16,14 +16,27 @@
 namespace megalith::cpu {
 
 namespace {
-bool has_isa(dnnl::cpu_isa wanted) {
+// Returns false on other processors than x86-64, where the library gives these bits other meanings.
+bool has_isa([[maybe_unused]] dnnl::cpu_isa wanted) {
+#if defined(__x86_64__)
   return (unsigned(dnnl::get_effective_cpu_isa()) & unsigned(wanted)) == unsigned(wanted);
+#else
+  return false;
+#endif
+}
+
+bool is_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
 }
 }  // namespace
 
 bool has_fast_bf16() {
   if (has_isa(dnnl::cpu_isa::avx512_core_amx)) return true;
-  return has_isa(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel");
+  return has_isa(dnnl::cpu_isa::avx512_core_bf16) && !is_intel();
 }
 
 bool rows_keep_their_bits() { return has_isa(dnnl::cpu_isa::avx512_core); }
@@ -209,6 +222,8 @@ const char* vectors_of_ops() {
   return "AVX2";
 #elif defined(__SSE4_2__)
   return "SSE4.2";
+#elif defined(__ARM_NEON)
+  return "NEON";
 #else
   return "SSE2";
 #endif

@@ -21,7 +21,7 @@ bool rows_keep_their_bits();
 // Returns the library's version, "2.6.3".
 std::string gemm_version();
 
-// Names the widest vectors that the CPU's ops are compiled for: "AVX-512", "AVX2", "SSE4.2" or "SSE2".
+// Names the widest vectors that the CPU's ops are compiled for: "AVX-512", "AVX2", "SSE4.2", "SSE2" or "NEON".
 const char* vectors_of_ops();
 
 // The tiles of a product of M rows and N columns: about 256 x 768, wide enough that packing costs the library a few

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/base/tensor.h"
+#include "kernels/vectors_cpu.h"
 
 namespace megalith::cpu {
 
@@ -44,5 +45,22 @@ inline float get(const float16& from) { return float16::value_of(from.bits); }
 inline void put(float& to, float value) { to = value; }
 inline void put(bfloat16& to, float value) { to.bits = bfloat16(value).bits; }
 inline void put(float16& to, float value) { to.bits = float16::bits_of(value); }
+
+// A vector of elements as f32.
+inline Vector load_wide(const float* from) { return load(from); }
+inline Vector load_wide(const bfloat16* from) {
+  return std::bit_cast<Vector>(__builtin_convertvector(load_16_bits(from), BitVector) << 16);
+}
+inline Vector load_wide(const float16* from) {
+#if defined(__F16C__) && !defined(__AVX512F__)
+  using Halves [[gnu::vector_size(16)]] = short;
+  return __builtin_ia32_vcvtph2ps256(std::bit_cast<Halves>(load_16_bits(from)));
+#else
+  float wide[vector_floats];
+#pragma omp simd
+  for (int64_t i = 0; i < vector_floats; i++) wide[i] = get(from[i]);
+  return load(wide);
+#endif
+}
 
 }  // namespace megalith::cpu

@@ -12,6 +12,9 @@ constexpr int vector_registers = 32;
 #elif defined(__AVX__)
 constexpr int64_t vector_floats = 8;
 constexpr int vector_registers = 16;
+#elif defined(__ARM_NEON)
+constexpr int64_t vector_floats = 4;
+constexpr int vector_registers = 32;
 #else
 constexpr int64_t vector_floats = 4;
 constexpr int vector_registers = 16;
@@ -21,8 +24,10 @@ constexpr int vector_registers = 16;
 using Vector [[gnu::vector_size(4 * vector_floats), gnu::aligned(4), gnu::may_alias]] = float;
 using IntVector [[gnu::vector_size(4 * vector_floats)]] = int32_t;
 using BitVector [[gnu::vector_size(4 * vector_floats)]] = uint32_t;
+using Vector16Bits [[gnu::vector_size(2 * vector_floats), gnu::aligned(2), gnu::may_alias]] = uint16_t;
 
 inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
+inline Vector16Bits load_16_bits(const void* from) { return *static_cast<const Vector16Bits*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
 
 inline float sum_of_lanes(Vector v) {
@@ -40,14 +45,37 @@ inline float max_of_lanes(Vector v) {
   return max;
 }
 
-// `to` gets the transposed block of vector_floats rows and columns at `from`: `columns` rows of it at most, and zeros
-// for what is beyond `rows` rows of `from`. Each stage interleaves the two halves of the rows, as in a perfect shuffle.
-inline void transpose_block(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t columns,
-                            int64_t rows) {
+// Calls of a shuffle with constant lanes: those of a, then those of b.
+template <int... Lanes>
+inline Vector shuffled(Vector a, Vector b) {
+  return __builtin_shuffle(a, b, IntVector{Lanes...});
+}
+
+// Transposes the block of rows in place. With AVX2 by shuffles within its halves, which are one instruction each, and
+// by exchanging halves; else each stage interleaves the two halves of the rows, as in a perfect shuffle.
+inline void transpose_rows(Vector* row) {
   constexpr int n = vector_floats;
-  Vector row[n], other[n];
-#pragma GCC unroll 16
-  for (int i = 0; i < n; i++) row[i] = i < rows ? load(from + i * from_stride) : Vector{};
+  Vector other[n];
+  if constexpr (n == 8) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+      other[i] = shuffled<0, 8, 1, 9, 4, 12, 5, 13>(row[i], row[i + 1]);
+      other[i + 1] = shuffled<2, 10, 3, 11, 6, 14, 7, 15>(row[i], row[i + 1]);
+    }
+    Vector four[8];  // four[c] has columns c and c + 4 of rows 0 to 3, four[4 + c] of rows 4 to 7
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      const Vector a = other[i / 2 * 4 + i % 2], b = other[i / 2 * 4 + i % 2 + 2];
+      four[i / 2 * 4 + i % 2 * 2] = shuffled<0, 1, 8, 9, 4, 5, 12, 13>(a, b);
+      four[i / 2 * 4 + i % 2 * 2 + 1] = shuffled<2, 3, 10, 11, 6, 7, 14, 15>(a, b);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+      row[c] = shuffled<0, 1, 2, 3, 8, 9, 10, 11>(four[c], four[4 + c]);
+      row[4 + c] = shuffled<4, 5, 6, 7, 12, 13, 14, 15>(four[c], four[4 + c]);
+    }
+    return;
+  }
   IntVector low, high;
   for (int i = 0; i < n; i++) {
     low[i] = i / 2 + i % 2 * n;
@@ -63,9 +91,25 @@ inline void transpose_block(float* to, int64_t to_stride, const float* from, int
 #pragma GCC unroll 16
     for (int i = 0; i < n; i++) row[i] = other[i];
   }
+}
+
+// `to` gets the transposed block of vector_floats rows and columns of which load_row(i) gives row i: `columns` rows of
+// it at most, and zeros for what is beyond `rows` rows.
+template <class LoadRow>
+inline void transpose_block(float* to, int64_t to_stride, LoadRow load_row, int64_t columns, int64_t rows) {
+  constexpr int n = vector_floats;
+  Vector row[n];
+#pragma GCC unroll 16
+  for (int i = 0; i < n; i++) row[i] = i < rows ? load_row(i) : Vector{};
+  transpose_rows(row);
 #pragma GCC unroll 16
   for (int i = 0; i < n; i++)
     if (i < columns) store(to + i * to_stride, row[i]);
+}
+inline void transpose_block(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t columns,
+                            int64_t rows) {
+  transpose_block(
+      to, to_stride, [=](int64_t i) { return load(from + i * from_stride); }, columns, rows);
 }
 
 }  // namespace megalith::cpu

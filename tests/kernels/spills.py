@@ -26,9 +26,14 @@ def loops(lines):
 
 def check(path):
     listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True).stdout
-    lines = [(int(m[1], 16), m[2].strip()) for m in re.finditer(r"^\s*([0-9a-f]+):\s+(.*)$", listing, re.M)]
+    # By function: addresses begin anew in each section of an object.
+    functions = [
+        [(int(m[1], 16), m[2].strip()) for m in re.finditer(r"^\s*([0-9a-f]+):\s+(.*)$", part, re.M)]
+        for part in re.split(r"^[0-9a-f]+ <.*>:$", listing, flags=re.M)[1:]
+    ]
     products = [
         body
+        for lines in functions
         for body in loops(lines)
         if sum("vfmadd" in text for text in body) >= 4
         and any("vbroadcastss" in text or "{1to" in text for text in body)
