@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
+
+#include "kernels/gemm_cpu.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,19 +46,18 @@ __attribute__((target("avx2,fma"))) double narrow(int64_t rounds) {
   return 2.0 * n * lanes * static_cast<double>(rounds);
 }
 
-Work widest() {
-  if (__builtin_cpu_supports("avx512f")) return wide;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return narrow;
-  return nullptr;
+Work work_of_ops() {
+  const std::string_view vectors = cpu::vectors_of_ops();
+  return vectors == "AVX-512" ? wide : vectors == "AVX2" ? narrow : nullptr;
 }
 #else
-Work widest() { return nullptr; }
+Work work_of_ops() { return nullptr; }
 #endif
 
 }  // namespace
 
 double fma_peak() {
-  const Work work = widest();
+  const Work work = work_of_ops();
   if (!work) return 0;
   double best = 0;
   for (int attempt = 0; attempt < 10; attempt++) {

@@ -234,6 +234,16 @@ std::vector<Row> rows_of_choices(const Model& m, DType t) {
   return rows;
 }
 
+std::vector<Row> attention_rows_of_cpu(DType t) {
+  std::vector<Row> rows;
+  for (int64_t T : {64, 256, 1024, 2048})
+    for (int64_t D : {64, 80, 128}) {
+      const AttentionDims dims{2048 / T, T, 768 / D, D};
+      add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, t, 0);
+    }
+  return rows;
+}
+
 std::vector<Row> attention_rows() {
   std::vector<Row> rows;
   for (int64_t T : {1024, 4096})

@@ -30,5 +30,7 @@ std::vector<Row> rows_of(const Model& model, DType type);
 std::vector<Row> rows_of_choices(const Model& model, DType type);
 // Attention by itself: about 16k tokens of width 2048.
 std::vector<Row> attention_rows();
+// The same for CPUs: 2k tokens of width 768 or a little less.
+std::vector<Row> attention_rows_of_cpu(DType type);
 
 }  // namespace megalith::bench

@@ -35,7 +35,8 @@ Limits::Limits(Desk& d) {
 }
 
 double Limits::floor_operations(const Cost& cost, Unit unit, DType dtype) const {
-  return cost.flops / operations.at(unit == Unit::matrix ? dtype : DType::f32);
+  const DType type = unit == Unit::plain ? DType::f32 : dtype == DType::f16 ? DType::bf16 : dtype;
+  return cost.flops / operations.at(type);
 }
 
 std::string Limits::summary() const {

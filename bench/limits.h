@@ -19,7 +19,7 @@ struct Limits {
   double bytes = 0;          // a second, read and written, of a large copy; a GPU's own copy
 
   explicit Limits(Desk& desk);
-  // Returns seconds that no version of an op could be much faster than.
+  // Returns seconds that no version of an op could be much faster than; f16 has the rate of bf16.
   double floor_operations(const Cost& cost, Unit unit, DType dtype) const;
   double floor_bytes(const Cost& cost) const { return cost.bytes / bytes; }
 
