@@ -116,8 +116,7 @@ std::vector<int64_t> layers_of_chunks(const Config& config, const ChunkPlacement
 }
 
 // The chunks of this rank's stage, without their units.
-std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const ChunkPlacement& placement,
-                                   int64_t stage) {
+std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const ChunkPlacement& placement, int64_t stage) {
   const auto all = static_cast<int64_t>(layers.size());
   std::vector<Chunk> chunks;
   int64_t first_layer = 0;
