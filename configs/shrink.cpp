@@ -82,6 +82,8 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   parallel.tensor_parallel_degree = d.tensor;
   parallel.pipeline_parallel_degree = d.pipeline;
   parallel.layers_per_stage.clear();
+  if (is_v_shaped(parallel.pipeline_schedule))  // which needs as many as there are stages
+    parallel.active_microbatches = parallel.active_microbatches * d.pipeline / config.parallel.pipeline_parallel_degree;
   if (parallel.sharded_data_parallel_degree > 0) parallel.sharded_data_parallel_degree = d.shard;
   // Several nodes stay several, and a shard group that spans some spans two.
   if (0 < per_node && per_node < num_ranks)

@@ -76,10 +76,11 @@ void rehearse(const Scratch& scratch, const std::string& recipe) {
   const Result alone =
       run(megalith({"train", folder + "/config.toml", "parallel.tensor_parallel_degree=1",
                     "parallel.sequence_parallel=false", "parallel.pipeline_parallel_degree=1",
-                    "parallel.virtual_stages=1", "parallel.active_microbatches=0",
+                    "parallel.virtual_stages=1", "parallel.active_microbatches=0", "parallel.pipeline_schedule=1f1b",
                     "parallel.sharding_strategy=no_shard", "parallel.sharded_data_parallel_degree=0",
                     "parallel.hierarchical_allgather=false", "memory.activation_checkpointing=none",
-                    "memory.offload_optimizer=0", "checkpoint.directory=alone/checkpoints", "checkpoint.every=0", "run.output=alone/" + recipe}),
+                    "memory.offload_optimizer=0", "checkpoint.directory=alone/checkpoints", "checkpoint.every=0",
+                    "run.output=alone/" + recipe}),
           scratch.folder());
   ASSERT_EQ(alone.status, 0) << alone.text();
   const std::vector<Step> expected = read_steps(scratch / ("alone/" + recipe));

@@ -138,7 +138,9 @@ class HalvesClock {
     if (!rule_.waits_for_room) return std::max(s.time, comes);
     const int64_t alive = rule_.stages[stage].most_alive[static_cast<size_t>(a.chunk)],
                   behind = placement_.messages_under_way(alive);
-    return std::max({s.time, comes, received(Kind::backward_input, chunk, a.microbatch - 2 - behind)});
+    // Where a V turns, the gradient stays where it is for the next chunk, which sends it.
+    const int64_t sender = chunk > 0 && placement_.turns_after(chunk - 1) ? chunk - 1 : chunk;
+    return std::max({s.time, comes, received(Kind::backward_input, sender, a.microbatch - 2 - behind)});
   }
   Start start_of(Kind kind, size_t stage) {
     const Queues& queues = kind == Kind::forward ? stages_[stage].forwards : stages_[stage].inputs;

@@ -1,5 +1,7 @@
 #include "trainer/parallel/schedule_drain.h"
 
+#include <algorithm>
+
 namespace megalith {
 
 namespace {
@@ -23,6 +25,7 @@ class Drain {
         at(a.kind, placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), a.microbatch) = i;
       }
     }
+    if (placement_.v_shaped) gradients_at_turn_ = gradients_at_turn(lists.back());
   }
 
   bool run() {
@@ -72,15 +75,30 @@ class Drain {
   bool may_receive(size_t stage, const Action& a) {
     if (a.kind != Kind::backward_input) return true;
     const int64_t chunk = placement_.model_chunk(static_cast<int64_t>(stage), a.chunk);
+    if (chunk > 0 && placement_.turns_after(chunk - 1))
+      return is_received(Kind::backward_input, chunk - 2, a.microbatch - gradients_at_turn_);
     const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
     return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - placement_.messages_under_way(live));
+  }
+
+  // Where a V turns, a gradient stays in memory from one chunk to the other, and until that chunk's is received
+  // (chunk_memory.cpp).
+  int64_t gradients_at_turn(const Actions& list) const {
+    int64_t most = 1, now = 0;
+    for (const Action& a : list) {
+      if (a.kind != Kind::backward_input) continue;
+      now += a.chunk == 1 ? 1 : -1;
+      most = std::max(most, now);
+    }
+    return 1 + most + placement_.messages_under_way(live_.back().front());
   }
 
   const ChunkPlacement placement_;
   const int64_t microbatches_;
   const std::vector<Actions>& lists_;
-  std::vector<size_t> executed_;               // by stage
-  std::vector<std::vector<int64_t>> live_;     // by stage and its chunk
+  std::vector<size_t> executed_;            // by stage
+  std::vector<std::vector<int64_t>> live_;  // by stage and its chunk
+  int64_t gradients_at_turn_ = 0;
   std::vector<size_t> forward_at_, input_at_;  // place in its list, by chunk of the model, then microbatch
 };
 
