@@ -236,25 +236,27 @@ TEST(Schedule, VsHeedTimes) {
   EXPECT_GT(shorter, all / 4) << "of " << all;
 }
 
-// 48 layers on 16 stages of two chunks, as 30 B on A100s, where a half for inputs takes longer than a forward and the
-// first stage has the head as well: with half as much memory again the first stage never waits.
-TEST(Schedule, VsWaitLessWithMoreMemory) {
-  PipelineShape shape{.stages = 16, .virtual_stages = 2, .microbatches = 32, .kind = zb_v, .message = 309};
+// 48 layers and a head on 16 stages of two chunks, as 30 B on A100s. A half for inputs takes longer than a forward, and
+// a message half of a forward pass of a layer.
+PipelineShape shape_of_30b(PipelineSchedule kind) {
+  PipelineShape shape{.stages = 16, .virtual_stages = 2, .microbatches = 32, .kind = kind, .message = 309};
   for (int64_t c = 0; c < 32; c++)
     shape.times.push_back(c < 15 || c == 31 ? ChunkTimes{572, 600, 609} : ChunkTimes{1144, 1201, 1217});
   shape.times.back().forward += 992;
+  return shape;
+}
+
+// The first stage of a V has the head as well. With half as much memory again it never waits.
+TEST(Schedule, VsWaitLessWithMoreMemory) {
+  PipelineShape shape = shape_of_30b(zb_v);
   EXPECT_GT(timed_end(shape, all_stages(shape)), least_time(shape));
   shape.active_microbatches = 24;
   EXPECT_EQ(timed_end(shape, all_stages(shape)), least_time(shape));
 }
 
-// 48 layers and a head on 16 stages of two chunks, as 30 B on A100s: the last stage has most to do, and never waits
-// once it has begun, though a message takes half of a forward pass of a layer.
+// The last stage has most to do, and never waits once it has begun.
 TEST(Schedule, SearchReachesTheBound) {
-  PipelineShape shape{.stages = 16, .virtual_stages = 2, .microbatches = 32, .kind = zb_h1, .message = 309};
-  for (int64_t c = 0; c < 32; c++)
-    shape.times.push_back(c < 15 || c == 31 ? ChunkTimes{572, 600, 609} : ChunkTimes{1144, 1201, 1217});
-  shape.times.back().forward += 992;
+  const PipelineShape shape = shape_of_30b(zb_h1);
   EXPECT_EQ(timed_end(shape, all_stages(shape)), work_and_way(shape));
   EXPECT_GT(timed_end(shape, all_stages(without_search(shape))), work_and_way(shape));
 }

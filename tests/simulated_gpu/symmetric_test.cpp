@@ -143,7 +143,7 @@ TEST_F(SymmetricSimulatedGpuLayouts, WhatIsNotRegisteredIsCounted) {
     EXPECT_GT(outside(by_shards, lost), 0);
 }
 
-// What a rank does otherwise than the others, with two arenas of the test.
+// Two arenas, which a rank can register or use in another way than the others do.
 class RegisteredOtherwise {
  public:
   RegisteredOtherwise() {
@@ -156,7 +156,7 @@ class RegisteredOtherwise {
   void use(int arena, int64_t shift, int64_t less) const {
     group_->use_symmetric(static_cast<char*>(arenas_[arena].get()) + shift, bytes - shift - less);
   }
-  // Of the first arena, from there on.
+  // Sums four values of the first arena, which begin at the offset in bytes.
   void sum(int64_t offset) {
     const Tensor part(static_cast<char*>(arenas_[0].get()) + offset, DType::f32, {4});
     group_->all_reduce(s_, part, Reduce::sum).wait();

@@ -27,7 +27,7 @@ bool is_of_nccl(const void* memory, size_t bytes) {
   return after != allocated().begin() && begin + bytes <= std::prev(after)->first + std::prev(after)->second;
 }
 
-// Of all communicators.
+// Returns the windows of every communicator of the process.
 std::set<const Windows*>& all_windows() {
   static std::set<const Windows*> all;
   return all;

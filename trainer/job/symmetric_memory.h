@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-// What the rehearsal of one rank says.
+// A rank tells the others what its rehearsal found.
 struct RankMemory {
   MemorySizes sizes{};
   std::vector<uint64_t> placements{};  // by channel

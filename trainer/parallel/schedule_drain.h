@@ -1,4 +1,4 @@
-// Whether lists of all stages come to their ends where memory for messages is bounded.
+// This tells orders that come to their ends from orders that deadlock, where memory for messages is bounded.
 #pragma once
 
 #include "trainer/parallel/schedule_lists.h"

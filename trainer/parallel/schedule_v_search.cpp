@@ -9,8 +9,8 @@ namespace megalith {
 
 namespace {
 
-// What the stages of a V prefer: of a forward or backward of each chunk that could begin, that of `forward` or
-// `backward`; forwards until they are warm_up ahead; and when to do a half for weights (HalvesRule).
+// The stages of a V follow one choice. Where forwards of both chunks can begin, that of chunk `forward` goes first, and
+// of backwards that of chunk `backward`; the other members are those of HalvesRule.
 struct VChoice {
   int64_t forward = 0, backward = 0;  // chunks
   int64_t warm_up = 0, quarters = 0;
