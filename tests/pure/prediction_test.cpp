@@ -157,29 +157,29 @@ TEST(Prediction, ShortStepsStandForALongOne) {
   using enum PipelineSchedule;
   Config config = real_config();
   config.model.layers = 8;
-  config.batch.global_batch_size = 256;
-  for (const auto& [pipeline, virtual_stages, kind] :
-       std::vector<std::tuple<int, int, PipelineSchedule>>{{1, 1, one_f_one_b},
-                                                           {2, 1, one_f_one_b},
-                                                           {4, 1, one_f_one_b},
-                                                           {2, 2, one_f_one_b},
-                                                           {2, 4, one_f_one_b},
-                                                           {4, 2, one_f_one_b},
-                                                           {2, 1, zb_h1},
-                                                           {4, 1, zb_h1},
-                                                           {2, 4, zb_h1},
-                                                           {4, 2, zb_h1}}) {
-    config.parallel.pipeline_parallel_degree = pipeline;
-    config.parallel.virtual_stages = virtual_stages;
-    config.parallel.pipeline_schedule = kind;
-    const StageDryRuns whole = dry_run_stages(config, {}, 8, true), fewer = dry_run_stages(config, {}, 8, false);
-    ASSERT_LT(fewer.step.microbatches, whole.step.microbatches);
-    const Prediction exact = predict(config, real_hardware(), whole), p = predict(config, real_hardware(), fewer);
-    EXPECT_NEAR(p.seconds / exact.seconds, 1, 1e-3);
-    EXPECT_NEAR(p.hfu / exact.hfu, 1, 1e-3);
-    for (const Accounts& stage : p.line.breakdowns)
-      EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
-  }
+  struct Pipeline {
+    int stages, virtual_stages;
+    PipelineSchedule kind;
+  };
+  const std::vector<Pipeline> pipelines{
+      {1, 1, one_f_one_b}, {2, 1, one_f_one_b}, {4, 1, one_f_one_b}, {2, 2, one_f_one_b}, {2, 4, one_f_one_b},
+      {4, 2, one_f_one_b}, {2, 1, zb_h1},       {4, 1, zb_h1},       {2, 2, zb_h1},       {2, 4, zb_h1},
+      {4, 2, zb_h1},       {2, 2, zb_v},        {4, 2, zb_v},        {2, 2, v_half},      {4, 2, v_half}};
+  for (const auto& [stages, virtual_stages, kind] : pipelines)
+    for (const int64_t batch : {256, 264, 272, 512}) {
+      SCOPED_TRACE(fmt::format("{} x {}, {}, batch of {}", stages, virtual_stages, to_string(kind), batch));
+      config.batch.global_batch_size = batch;
+      config.parallel.pipeline_parallel_degree = stages;
+      config.parallel.virtual_stages = virtual_stages;
+      config.parallel.pipeline_schedule = kind;
+      const StageDryRuns whole = dry_run_stages(config, {}, 8, true), fewer = dry_run_stages(config, {}, 8, false);
+      ASSERT_LT(fewer.step.microbatches, whole.step.microbatches);
+      const Prediction exact = predict(config, real_hardware(), whole), p = predict(config, real_hardware(), fewer);
+      EXPECT_NEAR(p.seconds / exact.seconds, 1, 1e-3);
+      EXPECT_NEAR(p.hfu / exact.hfu, 1, 1e-3);
+      for (const Accounts& stage : p.line.breakdowns)
+        EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
+    }
 }
 
 TEST(Prediction, ARankHasOneDeviceAtMost) {

@@ -56,18 +56,23 @@ TEST(SearchLayouts, TheFastestOfAllThatFit) {
   const auto seconds = [](const Candidate& c) { return c.prediction.seconds; };
   EXPECT_TRUE(std::ranges::is_sorted(all.best, {}, seconds));
   std::set<int64_t> tensor, pipeline;
+  bool without_sequence = false, v_with_more_memory = false;
   for (const Candidate& c : all.best) {
+    const ParallelConfig& p = c.config.parallel;
+    without_sequence |= p.tensor_parallel_degree > 1 && !p.sequence_parallel;
+    v_with_more_memory |= p.pipeline_schedule == PipelineSchedule::zb_v && p.active_microbatches > 0;
     EXPECT_LE(c.device_bytes, 1 << 29);
     EXPECT_NO_THROW(validate(c.config));
     EXPECT_EQ(c.config.model, asked().model);
     EXPECT_EQ(c.config.batch.global_batch_size, 64);
-    tensor.insert(c.config.parallel.tensor_parallel_degree);
-    pipeline.insert(c.config.parallel.pipeline_parallel_degree);
+    tensor.insert(p.tensor_parallel_degree);
+    pipeline.insert(p.pipeline_parallel_degree);
   }
   EXPECT_EQ(tensor, (std::set<int64_t>{1, 2, 4}));
   EXPECT_EQ(pipeline, (std::set<int64_t>{1, 2, 4, 8}));
+  EXPECT_TRUE(without_sequence && v_with_more_memory);
   const Candidate& best = few.best.front();
-  EXPECT_EQ(predict(best.config, machines(), dry_run_stages(best.config, {}, 8, false)).seconds, seconds(best));
+  EXPECT_EQ(predict(best.config, machines(), dry_run_stages(best.config, {}, 8, true)).seconds, seconds(best));
 }
 
 TEST(SearchLayouts, WhatWaitsOnTheHostHasToFitThere) {

@@ -89,12 +89,16 @@ StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
   r.microbatches = batch.num_microbatches();
   const ParallelConfig& parallel = config.parallel;
-  // The pipeline fills and drains in `few` microbatches. Without a bound on those alive, gpipe is never periodic.
+  // The pipeline fills and drains in `few` microbatches, of which the last round has as many as in the whole step. A V
+  // with more memory than it needs has no period, and neither has gpipe without a bound on those alive.
   const int64_t period = parallel.pipeline_parallel_degree;
   const bool in_halves = has_halves(parallel.pipeline_schedule);
-  const int64_t few = (parallel.virtual_stages > 1 || in_halves ? 3 : 2) * period + parallel.active_microbatches;
-  const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
-                        parallel.pipeline_parallel_degree == 1;
+  const int64_t least = (in_halves ? 4 : parallel.virtual_stages > 1 ? 3 : 2) * period + parallel.active_microbatches;
+  const int64_t few = least + std::max<int64_t>(0, r.microbatches - least) % period;
+  const bool bounded = parallel.active_microbatches > 0;
+  bool periodic = true;
+  if (is_v_shaped(parallel.pipeline_schedule)) periodic = !bounded;
+  if (parallel.pipeline_schedule == PipelineSchedule::gpipe) periodic = bounded || period == 1;
   if (whole || !periodic || r.microbatches <= few + period) {
     r.step = dry_run_step(config, stack, num_ranks, r.memory);
     return r;

@@ -152,14 +152,25 @@ class LayoutSearch {
     });
   }
 
+  // Predicts all microbatches of the best layouts' steps, as a plan does; until then most are extrapolated.
+  void predict_best_whole() {
+    std::vector<Candidate>& best = found_.best;
+    in_parallel(best.size(), [&](size_t i) {
+      best[i].prediction =
+          predict(best[i].config, hardware_, dry_run_stages(best[i].config, hardware_.stack, num_ranks_, true));
+    });
+    std::ranges::sort(best, faster);
+  }
+
   Search& found() { return found_; }
 
  private:
   enum class Fits { no, in_half, yes };
-  // Whether a layout fits, or is too slow to be tried; and what it takes without its bubble, 0 where that is not known.
+  // A layout that is too slow to be tried counts as one that fits. `busy`: seconds that its busiest stage works, which
+  // no order of its actions makes less; 0 where that is not known.
   struct Tried {
     bool fits = false;
-    double without_bubble = 0;
+    double busy = 0;
   };
 
   // Tries all schedules. zb_h1 does all that 1f1b does but wait; those of a V have other stages, and v_half may fit
@@ -167,7 +178,7 @@ class LayoutSearch {
   Fits try_schedules(const Config& config) {
     const Tried plain = try_one(config, 0);
     if (config.parallel.pipeline_parallel_degree == 1) return plain.fits ? Fits::yes : Fits::no;
-    if (plain.fits) try_schedule(config, PipelineSchedule::zb_h1, 0, plain.without_bubble);
+    if (plain.fits) try_schedule(config, PipelineSchedule::zb_h1, 0, plain.busy);
     if (config.parallel.virtual_stages != 2) return plain.fits ? Fits::yes : Fits::no;
     if (plain.fits) try_v(config);
     const Tried half = try_schedule(config, PipelineSchedule::v_half, 0, 0);
@@ -178,10 +189,10 @@ class LayoutSearch {
   void try_v(const Config& config) {
     const int64_t stages = config.parallel.pipeline_parallel_degree,
                   microbatches = batch_plan(config, mesh_shape(config, num_ranks_), 0).num_microbatches();
-    Tried v = try_schedule(config, PipelineSchedule::zb_v, 0, 0);
-    const double least = v.without_bubble;
+    const Tried v = try_schedule(config, PipelineSchedule::zb_v, 0, 0);
+    bool fits = v.fits;
     for (const int64_t active : {stages + stages / 2, 2 * stages})
-      if (v.fits && active <= microbatches) v = try_schedule(config, PipelineSchedule::zb_v, active, least);
+      if (fits && active <= microbatches) fits = try_schedule(config, PipelineSchedule::zb_v, active, v.busy).fits;
   }
 
   Tried try_schedule(Config config, PipelineSchedule kind, int64_t active_microbatches, double least) {
@@ -216,7 +227,7 @@ class LayoutSearch {
     }
     Candidate candidate{config, predict(config, hardware_, dry_runs), needed};
     const Prediction& p = candidate.prediction;
-    const Tried tried{.fits = true, .without_bubble = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble)};
+    const Tried tried{.fits = true, .busy = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble)};
 #pragma omp critical
     keep(std::move(candidate));
     return tried;
@@ -242,6 +253,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
   LayoutSearch search(asked, hardware, num_ranks, most);
   in_parallel(all.size(), [&](size_t i) { search.try_family(all[i]); });
   search.try_best_without_sequence_parallelism();
+  search.predict_best_whole();
   return std::move(search.found());
 }
 
