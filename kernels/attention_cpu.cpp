@@ -18,45 +18,73 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // The sizes of one head: rows of `width` floats, D padded with zeros to whole vectors.
 struct HeadDims {
-  int64_t T, D, width, tiles;
-  explicit HeadDims(const AttentionDims& dims)
-      : T(dims.T), D(dims.D), width(round_up(dims.D, lanes)), tiles((dims.T + key_tile - 1) / key_tile) {}
-  int64_t floats() const { return T * width; }
-  int64_t transposed_floats() const { return tiles * key_tile * D; }
+  int64_t T, D, width;
+  explicit HeadDims(const AttentionDims& dims) : T(dims.T), D(dims.D), width(round_up(dims.D, lanes)) {}
+  int64_t floats(int64_t rows) const { return rows * width; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
 };
 
-// Loads one head's rows as f32, scaled. Only gather() and scatter() know the tensors' type.
-template <class E>
-void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float factor) {
-  for (int64_t t = 0; t < s.T; t++) {
-    const E* row = from + t * stride;
-    float* target = to + t * s.width;
-#pragma omp simd
-    for (int64_t c = 0; c < s.D; c++) target[c] = get(row[c]) * factor;
-    for (int64_t c = s.D; c < s.width; c++) target[c] = 0;
+// The rows of one head in a tensor of any type: row t has D elements from the index `first` + t * `stride` on. They are
+// loaded and stored in tiles, right before the first and after the last use, so that a tile stays in the first cache.
+struct HeadRows {
+  const Tensor& tensor;
+  int64_t first, stride;
+
+  template <class Body>
+  void each(int64_t begin, int64_t rows, Body body) const {
+    with_compute_type(tensor.dtype(), [&](auto tag) {
+      using E = decltype(tag);
+      E* row = tensor.data<E>() + first + begin * stride;
+      for (int64_t t = 0; t < rows; t++) body(t, row + t * stride);
+    });
   }
-}
-
-// `stride` belongs to `to`.
-template <class E>
-void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, float factor) {
-  for (int64_t t = 0; t < s.T; t++)
+  // Loads rows [begin, begin + rows) as f32, scaled.
+  void load(float* to, int64_t begin, int64_t rows, const HeadDims& s, float factor) const {
+    each(begin, rows, [to, D = s.D, width = s.width, factor](int64_t t, const auto* row) {
+      float* target = to + t * width;
 #pragma omp simd
-    for (int64_t c = 0; c < s.D; c++) put(to[t * stride + c], from[t * s.width + c] * factor);
-}
+      for (int64_t c = 0; c < D; c++) target[c] = get(row[c]) * factor;
+      for (int64_t c = D; c < width; c++) target[c] = 0;
+    });
+  }
+  // Asks for the memory of a row that is stored soon.
+  void prefetch(int64_t t, const HeadDims& s) const {
+    each(t, 1, [D = s.D](int64_t, const auto* row) {
+      constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(*row));
+      for (int64_t c = 0; c < D; c += line) __builtin_prefetch(row + c, 1);
+    });
+  }
+  // Stores rows [begin, begin + rows), row t of them scaled by factor_of(t).
+  template <class FactorOf>
+  void store(const float* from, int64_t begin, int64_t rows, const HeadDims& s, FactorOf factor_of) const {
+    each(begin, rows, [from, D = s.D, width = s.width, factor_of](int64_t t, auto* row) {
+      const float factor = factor_of(t);
+      const float* source = from + t * width;
+#pragma omp simd
+      for (int64_t c = 0; c < D; c++) put(row[c], source[c] * factor);
+    });
+  }
+};
 
-float scale_of(const HeadDims& s) { return 1.0f / std::sqrt(static_cast<float>(s.D)); }
-
-// Makes tiles of key_tile rows, each transposed to (D, key_tile); rows past T are zeros.
-void transpose_tiles(float* to, const float* from, const HeadDims& s) {
-  for (int64_t tile = 0; tile < s.tiles; tile++) {
-    const float* source = from + tile * key_tile * s.width;
-    float* target = to + tile * key_tile * s.D;
-    const int64_t rows = std::min(key_tile, s.T - tile * key_tile);
+// Loads the tile of keys at `key`, transposed to (D, key_tile); keys past T are zeros.
+void load_transposed(float* to, const HeadRows& from, int64_t key, const HeadDims& s) {
+  with_compute_type(from.tensor.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    const int64_t stride = from.stride;
+    const E* rows = from.tensor.data<E>() + from.first + key * stride;
     for (int64_t j = 0; j < key_tile; j += vector_floats)
-      for (int64_t c = 0; c < s.D; c += vector_floats)
-        transpose_block(target + c * key_tile + j, key_tile, source + j * s.width + c, s.width, s.D - c, rows - j);
-  }
+      for (int64_t c = 0; c < s.D; c += vector_floats) {
+        const E* block = rows + j * stride + c;
+        const int64_t columns = std::min(vector_floats, s.D - c);
+        const auto row = [=](int64_t i) {
+          if (columns == vector_floats) return load_wide(block + i * stride);
+          float part[vector_floats] = {};
+          for (int64_t l = 0; l < columns; l++) part[l] = get(block[i * stride + l]);
+          return cpu::load(part);
+        };
+        transpose_block(to + c * key_tile + j, key_tile, row, columns, s.T - key - j);
+      }
+  });
 }
 
 // Products go by blocks of tile_block_rows queries or keys, which skip what no pair of a block needs: the keys after
@@ -121,7 +149,7 @@ void mask(float* row, int64_t keys, const DocumentStarts& starts, int64_t query,
   const int64_t end = std::min(key_tile, query + 1 - first_key);
   if (begin == 0 && end >= keys) return;
   const float *past = table.data() + key_tile - begin, *future = table.data() + 2 * key_tile - end;
-  for (int64_t j = 0; j < keys; j += vector_floats) {
+  for (int64_t j = begin == 0 ? end / vector_floats * vector_floats : 0; j < keys; j += vector_floats) {
     const Vector hidden = load(past + j) + load(future + j);
     store(row + j, hidden < 0 ? hidden : load(row + j));  // a NaN is hidden too
   }
@@ -155,78 +183,95 @@ struct HeadDropout {
   }
 };
 
-// One step of a row's online softmax: scores become exp(score - max), and earlier sums are rescaled.
-void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, int64_t width) {
-  Vector tops = Vector{} - infinity;
-  for (int64_t j = 0; j < keys; j += vector_floats) {
-    const Vector scores = load(row + j);
-    tops = scores > tops ? scores : tops;
-  }
-  const float top = std::max(max, max_of_lanes(tops)), rescale = cpu::exp(max - top);
-  Vector sums{};
-  for (int64_t j = 0; j < keys; j += vector_floats) {
-    const Vector weights = cpu::exp(load(row + j) - top);
-    store(row + j, weights);
-    sums += weights;
-  }
-  if (rescale != 1.0f && max != -infinity)  // before the first keys there is nothing
+// One step of the online softmax of neighbouring rows: scores become exp(score - max), and earlier sums are rescaled.
+// Two rows at a time keep the processor busy where each waits for its own max.
+template <int Rows>
+void softmax_step(float* scores, int64_t keys, float* max, float* sum, float* out, int64_t width) {
+  Vector tops[Rows], sums[Rows] = {};
+  float top[Rows];
+  for (int r = 0; r < Rows; r++) tops[r] = Vector{} - infinity;
+  for (int64_t j = 0; j < keys; j += vector_floats)
+    for (int r = 0; r < Rows; r++) {
+      const Vector row = load(scores + r * key_tile + j);
+      tops[r] = row > tops[r] ? row : tops[r];
+    }
+  for (int r = 0; r < Rows; r++) top[r] = std::max(max[r], max_of_lanes(tops[r]));
+  for (int64_t j = 0; j < keys; j += vector_floats)
+    for (int r = 0; r < Rows; r++) {
+      float* row = scores + r * key_tile + j;
+      const Vector weights = exp_of_nonpositive(load(row) - top[r]);
+      store(row, weights);
+      sums[r] += weights;
+    }
+  for (int r = 0; r < Rows; r++) {
+    if (max[r] != -infinity && max[r] != top[r]) {  // before the first keys there is nothing
+      const float rescale = cpu::exp(max[r] - top[r]);
+      float* target = out + r * width;
 #pragma omp simd
-    for (int64_t c = 0; c < width; c++) out[c] *= rescale;
-  sum = sum * rescale + sum_of_lanes(sums);
-  max = top;
+      for (int64_t c = 0; c < width; c++) target[c] *= rescale;
+      sum[r] *= rescale;
+    }
+    sum[r] += sum_of_lanes(sums[r]);
+    max[r] = top[r];
+  }
 }
 
-// The inputs of one head's forward pass: q, already scaled, k and v as rows of `width` floats.
-struct ForwardHead {
-  float *q, *v, *k, *k_transposed;
+// Memory for the forward pass of a head: v as rows of `width` floats and k transposed, for all keys; q and the sums of
+// the output for a tile of queries.
+struct ForwardScratch {
+  float *v, *k_transposed, *q, *sums;
 
-  ForwardHead(float* scratch, const HeadDims& s)
-      : q(scratch), v(q + s.floats()), k(v + s.floats()), k_transposed(k + s.floats()) {}
-  static int64_t floats(const HeadDims& s) { return 3 * s.floats() + s.transposed_floats(); }
+  ForwardScratch(float* from, const HeadDims& s)
+      : v(from),
+        k_transposed(v + s.floats(s.T)),
+        q(k_transposed + s.floats(round_up(s.T, key_tile))),
+        sums(q + s.floats(query_tile)) {}
+  static int64_t floats(const HeadDims& s) { return s.floats(s.T + round_up(s.T, key_tile) + 2 * query_tile); }
 };
 
-// The output overwrites k.
-void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const DocumentStarts& starts,
+void forward_head(const ForwardScratch& scratch, const HeadRows& out, float* lse, const HeadRows& q_rows,
+                  const HeadRows& k_rows, const HeadRows& v_rows, const HeadDims& s, const DocumentStarts& starts,
                   const HeadDropout& dropout) {
-  const auto [q, v, k, k_transposed] = head;
-  transpose_tiles(k_transposed, k, s);
+  const auto [v, k_transposed, q, sums] = scratch;
+  for (int64_t key = 0; key < s.T; key += key_tile) load_transposed(k_transposed + key * s.D, k_rows, key, s);
+  v_rows.load(v, 0, s.T, s, 1);
   alignas(64) float scores[query_tile * key_tile], factors[key_tile];
   float max[query_tile], sum[query_tile];
   for (int64_t first = 0; first < s.T; first += query_tile) {
     const int64_t rows = std::min(query_tile, s.T - first);
-    float* sums = k + first * s.width;  // k's plain rows are no longer needed
+    q_rows.load(q, first, rows, s, s.scale());
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
     const int64_t first_key = starts.of(first) / key_tile * key_tile;
     for (int64_t key = first_key; key < first + rows; key += key_tile) {
       const int64_t begin = std::max<int64_t>(0, key - first);  // the first row that sees any of these keys
-      scores_of(scores + begin * key_tile, q + (first + begin) * s.width, k_transposed + key * s.D, s, first + begin,
+      scores_of(scores + begin * key_tile, q + begin * s.width, k_transposed + key * s.D, s, first + begin,
                 rows - begin, key);
-      for (int64_t r = begin; r < rows; r++) {
-        float* row = scores + r * key_tile;
-        const int64_t block_end = std::min(rows, begin + round_up(r + 1 - begin, tile_block_rows));
-        const int64_t keys = keys_seen(first + block_end, key);
-        if (starts.of(first + r) >= key + keys) {  // it sees nothing yet
-          std::fill(row, row + keys, 0.0f);
-          continue;
-        }
-        mask(row, keys, starts, first + r, key);
-        softmax_step(row, keys, max[r], sum[r], sums + r * s.width, s.width);
-        if (!dropout.active) continue;
-        dropout.draw(factors, first + r, key);
+      by_blocks(begin, rows, [&](int64_t block, int64_t n) {
+        const int64_t keys = keys_seen(first + block + n, key), end = block + n;
+        int64_t r = block;
+        for (; r < end && starts.of(first + r) < key + keys; r++)
+          mask(scores + r * key_tile, keys, starts, first + r, key);
+        std::fill(scores + r * key_tile, scores + end * key_tile, 0.0f);  // what sees nothing yet
+        const int64_t seeing = r;
+        for (r = block; key == first_key && r < end; r++) out.prefetch(first + r, s);
+        const auto step = [&](auto pair, int64_t at) {
+          softmax_step<pair()>(scores + at * key_tile, keys, max + at, sum + at, sums + at * s.width, s.width);
+        };
+        for (r = block; r + 2 <= seeing; r += 2) step(std::integral_constant<int, 2>{}, r);
+        if (r < seeing) step(std::integral_constant<int, 1>{}, r);
+        for (r = block; dropout.active && r < seeing; r++) {
+          dropout.draw(factors, first + r, key);
+          float* row = scores + r * key_tile;
 #pragma omp simd
-        for (int64_t j = 0; j < keys; j++) row[j] *= factors[j];
-      }
+          for (int64_t j = 0; j < keys; j++) row[j] *= factors[j];
+        }
+      });
       sum_over_keys(sums + begin * s.width, scores + begin * key_tile, v + key * s.width, s, first + begin,
                     rows - begin, key, key > first_key);
     }
-    for (int64_t r = 0; r < rows; r++) {
-      const float inverse = 1.0f / sum[r];
-      float* row = sums + r * s.width;
-#pragma omp simd
-      for (int64_t c = 0; c < s.width; c++) row[c] *= inverse;
-      lse[first + r] = max[r] + std::log(sum[r]);
-    }
+    out.store(sums, first, rows, s, [&](int64_t r) { return 1.0f / sum[r]; });
+    for (int64_t r = 0; r < rows; r++) lse[first + r] = max[r] + std::log(sum[r]);
   }
 }
 
@@ -243,137 +288,158 @@ float backward_row(float* scores, float* dp, int64_t keys, float lse, float delt
   return sum_of_lanes(sums);
 }
 
-// The inputs of one head's backward pass, with memory for the gradients.
-struct BackwardHead {
-  float *q, *k, *v, *dout, *dq, *k_transposed, *v_transposed, *dk_tile, *excess;
+// Memory for the backward pass of a head, in rows of `width` floats: q, dout, dq and the residue of each row's sum for
+// all queries; k, v and their gradients for a tile of keys.
+struct BackwardScratch {
+  float *q, *dout, *dq, *excess, *k, *k_transposed, *v, *v_transposed, *dk, *dv;
 
-  BackwardHead(float* scratch, const HeadDims& s)
-      : q(scratch),
-        k(q + s.floats()),
-        v(k + s.floats()),
-        dout(v + s.floats()),
-        dq(dout + s.floats()),
-        k_transposed(dq + s.floats()),
-        v_transposed(k_transposed + s.transposed_floats()),
-        dk_tile(v_transposed + s.transposed_floats()),
-        excess(dk_tile + key_tile * s.width) {}
-  static int64_t floats(const HeadDims& s) {
-    return 5 * s.floats() + 2 * s.transposed_floats() + key_tile * s.width + s.T;
+  BackwardScratch(float* from, const HeadDims& s) {
+    const int64_t all = s.floats(s.T), tile = s.floats(key_tile);
+    for (float** queries : {&q, &dout, &dq}) from = (*queries = from) + all;
+    for (float** keys : {&k, &k_transposed, &v, &v_transposed, &dk, &dv}) from = (*keys = from) + tile;
+    excess = from;
+  }
+  static int64_t floats(const HeadDims& s) { return s.floats(3 * s.T + 6 * key_tile) + s.T; }
+};
+
+// The tensors of one head's backward pass; those of the keys belong to a group of heads.
+struct BackwardHead {
+  HeadRows q, k, v, out, dout, dq, dk, dv;
+  const float* lse;
+  float* delta;
+  float *dk_sum, *dv_sum;  // of the heads before this one in its group; null if it is alone
+  bool is_last;            // of its group
+
+  // Loads the queries [begin, end), and computes their delta.
+  void load_queries(const BackwardScratch& scratch, int64_t begin, int64_t end, const HeadDims& s) const {
+    const int64_t rows = end - begin, at = s.floats(begin);
+    q.load(scratch.q + at, begin, rows, s, s.scale());
+    dout.load(scratch.dout + at, begin, rows, s, 1);
+    out.each(begin, rows, [&](int64_t t, const auto* row) {
+      const float* d = scratch.dout + at + s.floats(t);
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (int64_t c = 0; c < s.D; c++) dot += get(row[c]) * d[c];
+      delta[begin + t] = dot;
+    });
+    std::fill_n(scratch.excess + begin, rows, 0.0f);
+  }
+  void prefetch_gradients(int64_t t, const HeadDims& s) const {
+    dq.prefetch(t, s);
+    dk.prefetch(t, s);
+    dv.prefetch(t, s);
+  }
+  // Stores the gradients of the keys [begin, begin + rows), or adds them to those of the group.
+  void store_keys(const BackwardScratch& scratch, int64_t begin, int64_t rows, const HeadDims& s) const {
+    const auto store = [&](const HeadRows& to, const float* tile, float* sum) {
+      if (sum != nullptr) {
+        sum += s.floats(begin);
+#pragma omp simd
+        for (int64_t c = 0; c < s.floats(rows); c++) sum[c] += tile[c];
+        tile = sum;
+      }
+      if (is_last) to.store(tile, begin, rows, s, [](int64_t) { return 1.0f; });
+    };
+    store(dk, scratch.dk, dk_sum);
+    store(dv, scratch.dv, dv_sum);
   }
 };
 
-// Computes dq without the scale; dk and dv overwrite k and v.
-void backward_head(const BackwardHead& head, const float* lse, const float* delta, bool balanced, const HeadDims& s,
+// If `balanced`, the residue of a row's sum is subtracted from the diagonal (attention.h), whose tile comes last.
+void backward_head(const BackwardScratch& scratch, const BackwardHead& head, bool balanced, const HeadDims& s,
                    const DocumentStarts& starts, const HeadDropout& dropout) {
-  const auto [q, k, v, dout, dq, k_transposed, v_transposed, dk_tile, excess] = head;
-  transpose_tiles(k_transposed, k, s);
-  transpose_tiles(v_transposed, v, s);
-  std::fill(dq, dq + s.floats(), 0.0f);
-  // If `balanced`, the residue of a row's sum is subtracted from the diagonal (attention.h), whose tile comes last.
-  std::fill(excess, excess + s.T, 0.0f);
+  const auto [q, dout, dq, excess, k, k_transposed, v, v_transposed, dk, dv] = scratch;
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
+  int64_t loaded = 0;  // queries
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
-    float* dv = v + key * s.width;  // v's plain rows are no longer needed
+    head.k.load(k, key, keys, s, 1);
+    load_transposed(k_transposed, head.k, key, s);
+    load_transposed(v_transposed, head.v, key, s);
     // Tiles of queries run from the first query that sees these keys to the end of the keys' documents.
     for (int64_t first = key; first < s.T && starts.of(first) < key + keys; first += query_tile) {
       const int64_t rows = std::min(query_tile, s.T - first);
-      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, first, rows, key);
-      scores_of(dp, dout + first * s.width, v_transposed + key * s.D, s, first, rows, key);
+      const bool begins_dq = loaded == first;  // `loaded` is never less
+      if (loaded < first + rows) {
+        if (!begins_dq) std::fill(dq + s.floats(loaded), dq + s.floats(first + rows), 0.0f);
+        head.load_queries(scratch, loaded, first + rows, s);
+        loaded = first + rows;
+      }
+      scores_of(scores, q + first * s.width, k_transposed, s, first, rows, key);
+      scores_of(dp, dout + first * s.width, v_transposed, s, first, rows, key);
       for (int64_t r = 0; r < rows; r++) {
         const int64_t seen = keys_seen(first + std::min(rows, round_up(r + 1, tile_block_rows)), key);
         float *row = scores + r * key_tile, *dp_row = dp + r * key_tile;
+        if (first + r < key + keys) head.prefetch_gradients(first + r, s);
         if (dropout.active) dropout.draw(factors, first + r, key);
         mask(row, seen, starts, first + r, key);
-        const float sum = backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
+        const float sum = backward_row(row, dp_row, seen, head.lse[first + r], head.delta[first + r], factors);
         if (balanced) {
           excess[first + r] += sum;
           if (first + r < key + key_tile) dp_row[first + r - key] -= excess[first + r];
         }
       }
       sum_over_queries(dv, scores, dout + first * s.width, s, first, rows, key);
-      sum_over_queries(dk_tile, dp, q + first * s.width, s, first, rows, key);
-      sum_over_keys(dq + first * s.width, dp, k + key * s.width, s, first, rows, key, true);
+      sum_over_queries(dk, dp, q + first * s.width, s, first, rows, key);
+      sum_over_keys(dq + first * s.width, dp, k, s, first, rows, key, !begins_dq);
     }
-    std::copy(dk_tile, dk_tile + keys * s.width, k + key * s.width);
+    head.dq.store(dq + s.floats(key), key, keys, s, [&](int64_t) { return s.scale(); });
+    head.store_keys(scratch, key, keys, s);
   }
 }
 }  // namespace
 
-void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts, const AttentionDims& dims,
-                       const Dropout& d) {
+void attention_forward(Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims, const Dropout& d) {
   check_starts("attention_forward", starts);
-  with_compute_type(qkv_.dtype(), [&](auto tag) {
-    using E = decltype(tag);
-    E* out = out_.data<E>();
-    float* lse = lse_.data<float>();
-    const E* qkv = qkv_.data<E>();
-    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width(), group = dims.group();
-    const int64_t to_values = dims.kv() * D;
-    const HeadDims s(dims);
-    parallel_for(dims.B * H, 2 * T * T * D, [=](int64_t begin, int64_t end) {
-      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(ForwardHead::floats(s)));
-      const ForwardHead head(scratch.get(), s);
-      for (int64_t i = begin; i < end; i++) {
-        const int64_t b = i / H, h = i % H;
-        const E *row = qkv + b * T * width, *k = row + C + h / group * D;
-        gather(head.q, row + h * D, width, s, scale_of(s));
-        gather(head.k, k, width, s, 1);
-        gather(head.v, k + to_values, width, s, 1);
-        forward_head(head, lse + i * T, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
-        scatter(out + b * T * C + h * D, C, head.k, s, 1);
-      }
-    });
+  const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
+  const HeadDims s(dims);
+  parallel_for(dims.B * H, 2 * T * T * D, [&](int64_t begin, int64_t end) {
+    const auto memory = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(ForwardScratch::floats(s)));
+    const ForwardScratch scratch(memory.get(), s);
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t b = i / H, h = i % H, row = b * T * width, keys = row + C + h / dims.group() * D;
+      forward_head(scratch, {out, b * T * C + h * D, C}, lse.data<float>() + i * T, {qkv, row + h * D, width},
+                   {qkv, keys, width}, {qkv, keys + dims.kv() * D, width}, s, starts_of(starts, b),
+                   HeadDropout(d, dims, b, h));
+    }
   });
 }
 
-void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts,
+void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv, Tensor starts,
                         const AttentionDims& dims, const Dropout& d) {
   check_starts("attention_backward", starts);
-  with_compute_type(qkv_.dtype(), [&](auto tag) {
-    using E = decltype(tag);
-    E* dqkv = dqkv_.data<E>();
-    float* delta = delta_.data<float>();
-    const E *dout = dout_.data<E>(), *out = out_.data<E>(), *qkv = qkv_.data<E>();
-    const float* lse = lse_.data<float>();
-    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
-    const int64_t K = dims.kv(), group = dims.group();
-    const HeadDims s(dims);
-    parallel_for(dims.B * K, 5 * group * T * T * D, [=](int64_t begin, int64_t end) {
-      const int64_t sums = group > 1 ? 2 * s.floats() : 0;  // of the group's dk, then of its dv
-      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardHead::floats(s) + sums));
-      const BackwardHead head(scratch.get(), s);
-      float *dk = group > 1 ? scratch.get() + BackwardHead::floats(s) : head.k,
-            *dv = group > 1 ? dk + s.floats() : head.v;
-      for (int64_t j = begin; j < end; j++) {
-        const int64_t b = j / K, to_keys = b * T * width + C + j % K * D, to_values = to_keys + K * D;
-        if (group > 1) std::fill(dk, dk + sums, 0.0f);
-        for (int64_t h = j % K * group; h < (j % K + 1) * group; h++) {
-          const int64_t i = b * H + h, first = b * T * C + h * D, to_queries = b * T * width + h * D;
-          for (int64_t t = 0; t < T; t++) {
-            float dot = 0;
-#pragma omp simd reduction(+ : dot)
-            for (int64_t c = 0; c < D; c++) dot += get(out[first + t * C + c]) * get(dout[first + t * C + c]);
-            delta[i * T + t] = dot;
-          }
-          gather(head.q, qkv + to_queries, width, s, scale_of(s));
-          gather(head.k, qkv + to_keys, width, s, 1);
-          gather(head.v, qkv + to_values, width, s, 1);
-          gather(head.dout, dout + first, C, s, 1);
-          backward_head(head, lse + i * T, delta + i * T, std::is_same_v<E, float>, s, starts_of(starts, b),
-                        HeadDropout(d, dims, b, h));
-          scatter(dqkv + to_queries, width, head.dq, s, scale_of(s));
-          if (group == 1) continue;
-#pragma omp simd
-          for (int64_t c = 0; c < s.floats(); c++) dk[c] += head.k[c];
-#pragma omp simd
-          for (int64_t c = 0; c < s.floats(); c++) dv[c] += head.v[c];
-        }
-        scatter(dqkv + to_keys, width, dk, s, 1);
-        scatter(dqkv + to_values, width, dv, s, 1);
+  const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
+  const int64_t K = dims.kv(), group = dims.group();
+  const HeadDims s(dims);
+  parallel_for(dims.B * K, 5 * group * T * T * D, [&](int64_t begin, int64_t end) {
+    const int64_t sums = group > 1 ? s.floats(T) : 0;  // of the group's dk, and of its dv
+    const auto memory =
+        std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardScratch::floats(s) + 2 * sums));
+    const BackwardScratch scratch(memory.get(), s);
+    float* dk_sum = group > 1 ? memory.get() + BackwardScratch::floats(s) : nullptr;
+    float* dv_sum = group > 1 ? dk_sum + sums : nullptr;
+    for (int64_t j = begin; j < end; j++) {
+      const int64_t b = j / K, row = b * T * width, keys = row + C + j % K * D, values = keys + K * D;
+      if (group > 1) std::fill(dk_sum, dk_sum + 2 * sums, 0.0f);
+      for (int64_t h = j % K * group; h < (j % K + 1) * group; h++) {
+        const int64_t i = b * H + h, query = row + h * D, output = b * T * C + h * D;
+        const BackwardHead head{{qkv, query, width},
+                                {qkv, keys, width},
+                                {qkv, values, width},
+                                {out, output, C},
+                                {dout, output, C},
+                                {dqkv, query, width},
+                                {dqkv, keys, width},
+                                {dqkv, values, width},
+                                lse.data<float>() + i * T,
+                                delta.data<float>() + i * T,
+                                dk_sum,
+                                dv_sum,
+                                (h + 1) % group == 0};
+        backward_head(scratch, head, qkv.dtype() == DType::f32, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
       }
-    });
+    }
   });
 }
 
