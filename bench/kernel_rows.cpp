@@ -240,6 +240,16 @@ std::vector<Row> attention_rows_of_cpu(DType t) {
     for (int64_t D : {64, 80, 128}) {
       const AttentionDims dims{2048 / T, T, 768 / D, D};
       add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, t, 0);
+      // The products of one head without a mask, for comparison.
+      const std::string shape = fmt::format("T{} D{}", T, D);
+      rows.push_back({"linear_forward scores", shape, t, [=](Desk& d) -> Launch {
+                        const Tensor s = d.tensor(t, {T, T}), q = d.tensor(t, {T, D}), k = d.tensor(t, {T, D});
+                        return [=, &d] { linear_forward(d.stream, s, q, k, {}); };
+                      }});
+      rows.push_back({"linear_backward_input values", shape, t, [=](Desk& d) -> Launch {
+                        const Tensor out = d.tensor(t, {T, D}), p = d.tensor(t, {T, T}), v = d.tensor(t, {T, D});
+                        return [=, &d] { linear_backward_input(d.stream, out, p, v); };
+                      }});
     }
   return rows;
 }

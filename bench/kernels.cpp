@@ -1,6 +1,7 @@
 // One row per op at the shapes of models: on the CPU those of GPT-2 124M (4 x 256 tokens) and of the small CPU recipe
 // (4 layers of 128, T 64, B 12, V 65), on a GPU those of GPT-2 124M (16 x 1024) and 1558M (8 x 1024); in f32 and bf16.
-// Then attention at other head sizes and lengths, on the CPU in f32 and on a GPU in bf16.
+// Then attention at other head sizes and lengths, on the CPU in f32, beside the products of a head as GEMM makes them,
+// and on a GPU in bf16.
 //
 // Rates come from the cost that the op states at its launch. The limits are measured in the same run: products of large
 // matrices in the same dtype, on the CPU multiply-adds by themselves if these are faster, and a large copy (on a GPU
