@@ -229,17 +229,22 @@ struct ForwardScratch {
   static int64_t floats(const HeadDims& s) { return s.floats(s.T + round_up(s.T, key_tile) + 2 * query_tile); }
 };
 
-void forward_head(const ForwardScratch& scratch, const HeadRows& out, float* lse, const HeadRows& q_rows,
-                  const HeadRows& k_rows, const HeadRows& v_rows, const HeadDims& s, const DocumentStarts& starts,
-                  const HeadDropout& dropout) {
+// The tensors of one head's forward pass.
+struct ForwardHead {
+  HeadRows q, k, v, out;
+  float* lse;
+};
+
+void forward_head(const ForwardScratch& scratch, const ForwardHead& head, const HeadDims& s,
+                  const DocumentStarts& starts, const HeadDropout& dropout) {
   const auto [v, k_transposed, q, sums] = scratch;
-  for (int64_t key = 0; key < s.T; key += key_tile) load_transposed(k_transposed + key * s.D, k_rows, key, s);
-  v_rows.load(v, 0, s.T, s, 1);
+  for (int64_t key = 0; key < s.T; key += key_tile) load_transposed(k_transposed + key * s.D, head.k, key, s);
+  head.v.load(v, 0, s.T, s, 1);
   alignas(64) float scores[query_tile * key_tile], factors[key_tile];
   float max[query_tile], sum[query_tile];
   for (int64_t first = 0; first < s.T; first += query_tile) {
     const int64_t rows = std::min(query_tile, s.T - first);
-    q_rows.load(q, first, rows, s, s.scale());
+    head.q.load(q, first, rows, s, s.scale());
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
     const int64_t first_key = starts.of(first) / key_tile * key_tile;
@@ -254,7 +259,7 @@ void forward_head(const ForwardScratch& scratch, const HeadRows& out, float* lse
           mask(scores + r * key_tile, keys, starts, first + r, key);
         std::fill(scores + r * key_tile, scores + end * key_tile, 0.0f);  // what sees nothing yet
         const int64_t seeing = r;
-        for (r = block; key == first_key && r < end; r++) out.prefetch(first + r, s);
+        for (r = block; key == first_key && r < end; r++) head.out.prefetch(first + r, s);
         const auto step = [&](auto pair, int64_t at) {
           softmax_step<pair()>(scores + at * key_tile, keys, max + at, sum + at, sums + at * s.width, s.width);
         };
@@ -270,8 +275,8 @@ void forward_head(const ForwardScratch& scratch, const HeadRows& out, float* lse
       sum_over_keys(sums + begin * s.width, scores + begin * key_tile, v + key * s.width, s, first + begin,
                     rows - begin, key, key > first_key);
     }
-    out.store(sums, first, rows, s, [&](int64_t r) { return 1.0f / sum[r]; });
-    for (int64_t r = 0; r < rows; r++) lse[first + r] = max[r] + std::log(sum[r]);
+    head.out.store(sums, first, rows, s, [&](int64_t r) { return 1.0f / sum[r]; });
+    for (int64_t r = 0; r < rows; r++) head.lse[first + r] = max[r] + std::log(sum[r]);
   }
 }
 
@@ -399,9 +404,12 @@ void attention_forward(Tensor out, Tensor lse, Tensor qkv, Tensor starts, const 
     const ForwardScratch scratch(memory.get(), s);
     for (int64_t i = begin; i < end; i++) {
       const int64_t b = i / H, h = i % H, row = b * T * width, keys = row + C + h / dims.group() * D;
-      forward_head(scratch, {out, b * T * C + h * D, C}, lse.data<float>() + i * T, {qkv, row + h * D, width},
-                   {qkv, keys, width}, {qkv, keys + dims.kv() * D, width}, s, starts_of(starts, b),
-                   HeadDropout(d, dims, b, h));
+      const ForwardHead head{{qkv, row + h * D, width},
+                             {qkv, keys, width},
+                             {qkv, keys + dims.kv() * D, width},
+                             {out, b * T * C + h * D, C},
+                             lse.data<float>() + i * T};
+      forward_head(scratch, head, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
     }
   });
 }
