@@ -43,6 +43,19 @@ TEST(VectorMath, Exp) {
   EXPECT_TRUE(std::isnan(cpu::exp(nan)));
 }
 
+TEST(VectorMath, ExpOfNonpositiveHasTheBitsOfExp) {
+  const auto both = [](float x) {
+    return std::pair(cpu::exp_of_nonpositive(cpu::Vector{} + x)[0], cpu::exp(cpu::Vector{} + x)[0]);
+  };
+  for (float x = -90; x <= 0; x += 0.00713f) {
+    const auto [fast, exact] = both(x);
+    ASSERT_EQ(fast, exact) << x;
+  }
+  EXPECT_EQ(both(0).first, 1);
+  EXPECT_EQ(both(-infinity).first, 0);
+  EXPECT_TRUE(std::isnan(both(nan).first));
+}
+
 TEST(Dropout, KeepsItsShare) {
   Stream s(World::cpu);
   const int64_t N = 200, C = 1001;
