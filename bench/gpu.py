@@ -42,10 +42,19 @@ global_batch_size = 4
 microbatch_size = 2
 """
 
+# Options that make it a model of another family, and what trains it otherwise.
+LLAMA = ("model.norm=rms model.positions=rotary model.activation=swiglu model.feed_forward=640 model.bias=false model.qkv_bias=false "
+         "model.key_value_heads=2 model.tied_head=false").split()
+NEOX = "model.positions=rotary model.rotary_share=0.25 model.activation=gelu_erf model.parallel_residual=true model.tied_head=false".split()
+QWEN_3 = [*LLAMA, "model.query_key_norm=true"]
+ADAPTERS = [*LLAMA, "adapter.rank=8", "adapter.dropout=0.1", "data.isolate_documents=true", "data.end_of_text=3"]
+MUON = ["optimizer.algorithm=muon", "optimizer.muon_learning_rate=1e-3"]
+
 # The first call measures the rows that are predicted, and those compared with PyTorch's.
 FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|backward_weight) (up|head)/124M|linear_forward up/1558M|"
-                 r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward)/124M).*bf16$")
-FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|nanogpt-small-bf16"
+                 r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward|residual_rmsnorm_forward|"
+                 r"rmsnorm_backward|swiglu_forward|swiglu_backward|rotate forward|head_norm_backward)/124M).*bf16$")
+FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|llama-1b-bf16|nanogpt-small-bf16"
 OPS = "All/DeviceOps*:DeviceCases*:DeviceWidths*:DeviceBits*:In/Streams*:DeviceHostCopies*:DeviceGraphs*:Gpu.*:Environment.*"
 
 
@@ -133,7 +142,7 @@ def make_parts(o, gpus, work, capability=""):
                    *(word for section in sections for word in ("--section", section)), "--page", "details", kernels, "--device", "cuda",
                    "--seconds", "0.01", "--filter", f"^attention_{op}/B4 T4096 H16 D128/bf16"]
         telling = re.compile(r"Context|Duration|Throughput|Registers Per|Local|No Eligible|[Bb]ank [Cc]onflict|Tensor")
-        return Part(f"ncu, attention_{op}", "bench", command, 25, fatal=False,
+        return Part(f"ncu, attention_{op}", "bench", command, 20, fatal=False,
                     shows=lambda text: "\n".join([line[:110] for line in text.splitlines() if telling.search(line)][:9]),
                     why_not=absent(("bench_kernels", kernels)) or on_gpu or (None if ncu else "there is no ncu"))
 
@@ -150,7 +159,7 @@ def make_parts(o, gpus, work, capability=""):
     fifty = os.path.abspath(os.path.join(o.folder, "fifty_steps"))
     run = os.path.join(work, "run")
     fifty_steps = Part("fifty steps", "check",
-                       [os.path.join(HERE, "fifty_steps.sh"), "train", program, fifty, run, o.device], 30 if o.device == "cuda" else 300, shows=last(3),
+                       [os.path.join(HERE, "fifty_steps.sh"), "train", program, fifty, run, o.device], 20 if o.device == "cuda" else 300, shows=last(3),
                        keep={os.path.join(run, "metrics.jsonl"): "train.jsonl"}, why_not=absent(("megalith", program)) or
                        (None if os.path.isdir(fifty) else f"there are no steps of a CPU at {fifty}"))
 
@@ -174,15 +183,20 @@ def make_parts(o, gpus, work, capability=""):
     here_steps = ["--only", FIRST_STEPS] if o.device == "cuda" else ["--only", "nanogpt-cpu-fp32", "--rounds", "2"]
     return [
         verify("verify, bf16, heads of 64", 1, 4, ["precision.compute=bf16"], 35),
-        verify("verify, bf16, heads of 128", 1, 2, ["precision.compute=bf16"], 20),
-        verify("verify, fp32", 1, 4, ["precision.compute=fp32"], 20),
+        verify("verify, bf16, heads of 128", 1, 2, ["precision.compute=bf16"], 10),
+        verify("verify, fp32", 1, 4, ["precision.compute=fp32"], 10),
+        verify("verify, fp16", 1, 4, ["precision.compute=fp16"], 10),
+        verify("verify, Llama's kind, residuals in fp32", 1, 4, ["precision.compute=bf16", "precision.residual=fp32", *LLAMA], 10),
+        verify("verify, Qwen 3's kind, heads of 128", 1, 2, ["precision.compute=bf16", *QWEN_3], 10),
+        verify("verify, NeoX's kind", 1, 4, ["precision.compute=bf16", *NEOX], 10),
+        verify("verify, adapters, documents", 1, 4, ["precision.compute=bf16", *ADAPTERS], 10),
+        verify("verify, Muon", 1, 4, ["precision.compute=bf16", *MUON], 10),
         tests("training", courses, 40, no_reference or no_mpirun or on_gpu),
         tests("ops", OPS, 70, on_gpu, apart=30),
-        kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 45),
-        kernel_rows("attention of generation 8", predictions.OLDER,
-                    ["--seconds", "0.05", "--generation", "8", "--filter", predictions.OLDER_FILTER], 20, hopper),
-        rows("PyTorch's kernels", predictions.TORCH_KERNELS, python("torch_kernels.py"), 35),
-        steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "60"], 70),
+        tests("families and Muon", "*GpuFamilies*:*GpuMuon*", 60, no_reference or no_mpirun or on_gpu),
+        kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 30),
+        rows("PyTorch's kernels", predictions.TORCH_KERNELS, python("torch_kernels.py"), 30),
+        steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "85"], 90),
         fifty_steps,
         profile("forward"),
         profile("backward"),
@@ -195,8 +209,9 @@ def make_parts(o, gpus, work, capability=""):
         tune,
         tests("shapes of models", "ModelShapes*", 120, on_gpu),
         kernel_rows("all kernels", predictions.ALL_KERNELS, here, 150, on_gpu),
+        kernel_rows("attention of generation 8", predictions.OLDER,
+                    ["--seconds", "0.05", "--generation", "8", "--filter", predictions.OLDER_FILTER], 20, hopper),
         steps("steps in fp32", "steps_in_fp32", ["--only", "fp32", "--limit", "90", "--seconds", "150"], 240, on_gpu),
-        verify("verify, fp16", 1, 4, ["precision.compute=fp16"], 40),
         verify("verify, 2 ranks on one GPU", 2, 4, ["communication.backend=mpi", "parallel.tensor_parallel_degree=2"], 60),
         tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun or on_gpu),
         tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or on_gpu or several),
@@ -207,7 +222,7 @@ def make_parts(o, gpus, work, capability=""):
           [("memcheck, all ops", "memcheck"), ("racecheck", "racecheck"), ("initcheck", "initcheck")]),
         # Ranks that share a GPU take turns on it, and every transfer waits for several turns. NCCL is not made for that: where
         # it hangs, nothing else is lost, and nothing is said of ranks with a GPU each.
-        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu, fatal=False),
+        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 60, one_gpu, fatal=False),
         ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu, fatal=False)]
 
 

@@ -18,7 +18,8 @@ GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
 # GPUs, where it is measured, row, rate. Attention's are ceilings of a model, which a ratio above 1 refutes; those of
-# graphs are lower bounds. H100's steps are those of `megalith plan` with hardware.profile=dgx_h100 and these shapes on one rank.
+# graphs are lower bounds. Steps are those of `megalith plan` with hardware.profile=dgx_h100 or p5en.48xlarge and these shapes on
+# one rank.
 PREDICTIONS = [
     (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
     (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),
@@ -46,8 +47,10 @@ PREDICTIONS = [
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 130),
     ("H100", STEPS, "gpt2-124m-bf16", 524478),
     ("H100", STEPS, "gpt2-1558m-bf16", 40568),
-    ("H200", STEPS, "gpt2-124m-bf16", 581100),
-    ("H200", STEPS, "gpt2-1558m-bf16", 50570),
+    ("H100", STEPS, "llama-1b-bf16", 52831),
+    ("H200", STEPS, "gpt2-124m-bf16", 547393),
+    ("H200", STEPS, "gpt2-1558m-bf16", 42676),
+    ("H200", STEPS, "llama-1b-bf16", 55982),
     (".", GRAPHS, "gpt2-124m-bf16", 1),
     (".", GRAPHS, "nanogpt-small-bf16", 1.5),
 ]

@@ -150,44 +150,49 @@ class Steps {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Config config;
-  config.model = {.layers = 12, .hidden = 768, .heads = 12, .vocab = 50257, .context = 1024, .dropout = 0};
-  config.batch = {.sequence_length = 256, .global_batch_size = 4, .microbatch_size = 4};
   std::string compute = "fp32", on = "cpu", recompute = "none";
+  int64_t layers = 12, hidden = 768, heads = 12, vocab = 50257, sequence = 256, batch = 4, microbatches = 1;
   int steps = 5;
-  int64_t microbatches = 1;
-  bool table = false, on_request = false;
+  bool graphs = false, table = false, on_request = false;
+  std::vector<std::string> more;
   CLI::App cli("Times training steps of one rank on random tokens.");
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
-  cli.add_option("--layers", config.model.layers)->capture_default_str();
-  cli.add_option("--hidden", config.model.hidden)->capture_default_str();
-  cli.add_option("--heads", config.model.heads)->capture_default_str();
-  cli.add_option("--vocab", config.model.vocab)->capture_default_str();
-  cli.add_option("--sequence", config.batch.sequence_length)->capture_default_str();
-  cli.add_option("--batch", config.batch.microbatch_size, "sequences of a microbatch")->capture_default_str();
+  cli.add_option("--layers", layers)->capture_default_str();
+  cli.add_option("--hidden", hidden)->capture_default_str();
+  cli.add_option("--heads", heads)->capture_default_str();
+  cli.add_option("--vocab", vocab)->capture_default_str();
+  cli.add_option("--sequence", sequence)->capture_default_str();
+  cli.add_option("--batch", batch, "sequences of a microbatch")->capture_default_str();
   cli.add_option("--microbatches", microbatches, "of a step")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16", "fp16"}))->capture_default_str();
   cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "selective", "each"}))->capture_default_str();
   cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
-  cli.add_flag("--graphs", config.run.cuda_graphs, "as run.cuda_graphs; the table is of ops launched one by one");
+  cli.add_flag("--graphs", graphs, "as run.cuda_graphs; the table is of ops launched one by one");
   cli.add_flag("--table", table, "also print the ops");
   cli.add_flag("--on-request", on_request, "a round for each line of standard input");
+  cli.add_option("option", more, "any other of configs/OPTIONS.md, as in model.norm=rms");
   CLI11_PARSE(cli, argc, argv);
-  config.batch.global_batch_size = microbatches * config.batch.microbatch_size;
-  config.model.context = config.batch.sequence_length;
-  config.precision.compute = compute == "fp32"   ? ComputeType::fp32
-                             : compute == "bf16" ? ComputeType::bf16
-                                                 : ComputeType::fp16;
-  using Kind = ActivationCheckpointing::Kind;
-  config.memory.activation_checkpointing.kind = recompute == "each"        ? Kind::each
-                                                : recompute == "selective" ? Kind::selective
-                                                                           : Kind::none;
 
   try {
+    std::vector<std::string> options{
+        fmt::format("model.layers={}", layers),
+        fmt::format("model.hidden={}", hidden),
+        fmt::format("model.heads={}", heads),
+        fmt::format("model.vocab={}", vocab),
+        fmt::format("model.context={}", sequence),
+        fmt::format("batch.sequence_length={}", sequence),
+        fmt::format("batch.microbatch_size={}", batch),
+        fmt::format("batch.global_batch_size={}", batch * microbatches),
+        "precision.compute=" + compute,
+        "memory.activation_checkpointing=" + recompute,
+        "run.device=" + on,
+        fmt::format("run.cuda_graphs={}", graphs),
+    };
+    options.insert(options.end(), more.begin(), more.end());
+    const Config config = parse_config("", "bench_step", options);
     use_threads(1);
     const World world = on == "cuda" ? World::cuda : World::cpu;
     if (world == World::cuda) bench::select_gpu();
-    config.run.device = world == World::cuda ? Device::cuda : Device::cpu;
     Steps run(config, world);
     if (on_request) {
       fmt::print("{}\n", json_text(run.facts()));

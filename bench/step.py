@@ -37,11 +37,14 @@ SHAPES = {
     "cuda": {
         "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, 16, "bf16", 2),
         "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, 1, "bf16", 4),
+        "llama-1b-bf16": (16, 2048, 32, 128256, 2048, 4, 1, "bf16", 4),
         "nanogpt-small-bf16": (4, 128, 4, 65, 64, 12, 1, "bf16", 200),
         "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, 1, "fp32", 4),
         "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, 1, "fp32", 2),
     },
 }
+# Key-value heads and features of the feed-forward layer of shapes that are Llama's (3.2 1B's here); the others are GPT-2's.
+LLAMA = {"llama-1b-bf16": (8, 8192)}
 # PyTorch's peers on a GPU: name, variant of torch_step.py, dtypes; all shapes of one before the next.
 VARIANTS = [("PyTorch, eager", "eager", ("bf16", "fp32")), ("PyTorch, compiled", "compiled", ("bf16", "fp32")),
             ("PyTorch, bf16 parameters", "bf16 parameters", ("bf16",))]
@@ -102,16 +105,21 @@ class Program:
 
 def our_command(name, B, microbatches, o):
     L, C, H, V, T, _, _, dtype, steps = SHAPES[o.device][name]
-    return [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H), "--vocab", str(V),
-            "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches), "--compute", dtype, "--steps", str(steps),
-            "--on-request"]
+    command = [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H), "--vocab", str(V),
+               "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches), "--compute", dtype, "--steps", str(steps),
+               "--on-request"]
+    if name in LLAMA:
+        groups, features = LLAMA[name]
+        command += ["model.norm=rms", "model.positions=rotary", "model.rotary_base=500000", "model.activation=swiglu", "model.bias=false",
+                    "model.qkv_bias=false", f"model.key_value_heads={groups}", f"model.feed_forward={features}"]
+    return command
 
 
 def torch_command(name, variant, B, microbatches, o):
     *shape, _, _, dtype, steps = SHAPES[o.device][name]
     return [sys.executable, os.path.join(HERE, "torch_step.py"), "steps", "--device", o.device, "--shape",
             ",".join(map(str, shape)), "--batch", str(B), "--microbatches", str(microbatches), "--dtype", dtype, "--variant", variant,
-            "--steps", str(steps)]
+            "--steps", str(steps), *(["--llama", ",".join(map(str, LLAMA[name]))] if name in LLAMA else [])]
 
 
 def in_turn(commands, o, env):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""PyTorch's side of bench/step.py: training steps of a plain GPT-2, and the rate of a plain matrix product.
+"""PyTorch's side of bench/step.py: training steps of a plain GPT-2 or Llama, and the rate of a plain matrix product.
 
   torch_step.py steps --device cpu|cuda --shape LAYERS,HIDDEN,HEADS,VOCAB,SEQUENCE --batch B --microbatches M --dtype fp32|bf16
-                      --variant eager|compiled|'bf16 parameters' --steps N
+                      --variant eager|compiled|'bf16 parameters' --steps N [--llama KEY_VALUE_HEADS,FEATURES]
       gets ready, prints one line of JSON, and another for each line of standard input: the median of N steps in seconds
   torch_step.py gemm --dtype fp32|bf16
       prints GFLOP/s of a product of the size of GPT-2 124M's largest layer on the CPU
@@ -36,10 +36,35 @@ def steps(o):
             x = x + self.proj(y.transpose(1, 2).reshape(B, T, C))
             return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
+    if o.llama:
+        groups, features = o.llama
+        D = C // H
+        angles = torch.arange(T, device=device)[:, None] * 500000.0 ** (-torch.arange(0, D, 2, device=device) / D)
+        cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+        def rotate(t):
+            turned = torch.cat((-t[..., D // 2:], t[..., :D // 2]), -1)
+            return t * cos.to(t.dtype) + turned * sin.to(t.dtype)
+
+        class Block(nn.Module):  # noqa: F811
+            def __init__(self):
+                super().__init__()
+                self.ln_1, self.ln_2 = nn.RMSNorm(C), nn.RMSNorm(C)
+                self.qkv, self.proj = nn.Linear(C, (H + 2 * groups) * D, bias=False), nn.Linear(C, C, bias=False)
+                self.fc, self.out = nn.Linear(C, 2 * features, bias=False), nn.Linear(features, C, bias=False)
+
+            def forward(self, x):
+                q, k, v = self.qkv(self.ln_1(x)).split([C, groups * D, groups * D], 2)
+                q, k, v = (t.view(B, T, -1, D).transpose(1, 2) for t in (q, k, v))
+                y = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True, enable_gqa=True)
+                x = x + self.proj(y.transpose(1, 2).reshape(B, T, C))
+                gate, up = self.fc(self.ln_2(x)).chunk(2, -1)
+                return x + self.out(F.silu(gate) * up)
+
     class Head(nn.Module):
         def __init__(self):
             super().__init__()
-            self.ln_f = nn.LayerNorm(C)
+            self.ln_f = nn.RMSNorm(C) if o.llama else nn.LayerNorm(C)
 
         def forward(self, h, wte, y):
             return F.cross_entropy(F.linear(self.ln_f(h), wte).view(-1, rows), y.view(-1))
@@ -47,11 +72,13 @@ def steps(o):
     class GPT(nn.Module):
         def __init__(self):
             super().__init__()
-            self.wte, self.wpe = nn.Embedding(rows, C), nn.Embedding(T, C)
+            self.wte, self.wpe = nn.Embedding(rows, C), None if o.llama else nn.Embedding(T, C)
             self.blocks, self.head = nn.ModuleList(Block() for _ in range(L)), Head()
 
         def forward(self, x, y):
-            h = self.wte(x) + self.wpe(torch.arange(T, device=x.device))
+            h = self.wte(x)
+            if self.wpe:
+                h = h + self.wpe(torch.arange(T, device=x.device))
             for block in self.blocks:
                 h = block(h)
             return self.head(h, self.wte.weight, y)
@@ -115,6 +142,7 @@ def main():
     p.add_argument("what", choices=["steps", "gemm"])
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--shape", type=lambda text: [int(n) for n in text.split(",")])
+    p.add_argument("--llama", type=lambda text: [int(n) for n in text.split(",")])
     p.add_argument("--batch", type=int)
     p.add_argument("--microbatches", type=int)
     p.add_argument("--dtype", choices=["fp32", "bf16"], required=True)

@@ -54,7 +54,11 @@ fi
 cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
   -DMEGALITH_LIBRARY_FOLDER=lib -DMEGALITH_ZSH_FOLDER=share/zsh/site-functions \
   ${options[@]+"${options[@]}"} >/dev/null
-cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" | tail -n 1
+said=$(cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" 2>&1) || {
+  grep -vE '^\[[0-9]+/[0-9]+\]' <<<"$said" >&2
+  echo "the build in $build failed" >&2
+  exit 1
+}
 cmake --install "$build" --prefix "$out" --strip >/dev/null
 
 if [ $tests = ON ]; then
@@ -67,7 +71,7 @@ if [ $tests = ON ]; then
   mkdir -p "$out/configs/hardware"
   cp configs/*.toml "$out/configs/"
   cp configs/hardware/*.toml "$out/configs/hardware/"
-  for course in tiny small; do  # those that the GPU's tests train
+  for course in tiny small families muon; do  # those that the GPU's tests train
     [ ! -d "../shared/reference/$course" ] || { mkdir -p "$out/reference" && cp -r "../shared/reference/$course" "$out/reference/"; }
   done
   # The results file names the commit of the sources.

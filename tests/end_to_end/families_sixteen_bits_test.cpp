@@ -29,10 +29,6 @@ std::vector<Alike> alike_layouts_of(const std::string& family) {
           {8, {tensor + " pipeline=2 recompute=selective microbatch=1", tensor + " pipeline=2 microbatch=1"}}};
 }
 
-struct Bounds {
-  double loss, norm, weights;  // relative; of the tensor that is furthest off
-};
-
 class FamiliesInSixteenBits : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Of, FamiliesInSixteenBits, testing::ValuesIn(all_families),
                          [](const auto& suite) { return suite.param; });
@@ -45,8 +41,7 @@ TEST_P(FamiliesInSixteenBits, StayNearTheReferenceAndAreTheSameBitsWhereNoSumCha
   const std::vector<Step> expected = family.steps();
   std::vector<Alike> layouts = alike_layouts_of(family.name);
   layouts.resize(static_cast<size_t>(taken("FamiliesInSixteenBits.layouts")));
-  for (const auto& [type, bounds] :
-       std::map<std::string, Bounds>{{"fp16", {0x1p-10, 0x1p-6, 0x1p-6}}, {"bf16", {0x1p-8, 0x1p-4, 0x1p-4}}}) {
+  for (const auto& [type, bounds] : bounds_in_sixteen_bits) {
     Bounds worst{0, 0, 0};
     int number = 0;
     for (const auto& [ranks, words] : layouts) {

@@ -8,6 +8,7 @@
 #include "checkpoints/reader.h"
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/layout.h"
+#include "tests/end_to_end/muon_reference.h"
 #include "tests/end_to_end/reference_tensors.h"
 #include "tests/long_tests.h"
 
@@ -21,49 +22,9 @@ struct MuonLayout {
 
 class Muon : public testing::TestWithParam<std::string> {
  protected:
-  std::string folder() const { return reference("muon/" + GetParam()); }
-  nlohmann::json json() const { return nlohmann::json::parse(read_file(folder() + "/reference.json")); }
-
-  // The reference's config; its model and tokens are another reference's.
-  void write_config(const Scratch& scratch) const {
-    const nlohmann::json r = json().at("recipe");
-    const std::string from = folder() + "/" + r.at("from").get<std::string>();
-    write_reference_config(scratch / "config.toml", from, from);
-    std::string text = read_file(scratch / "config.toml");
-    text = text.substr(text.find("[data]"));  // the weights bring the model
-    const std::string section = "[optimizer]\n";
-    text.insert(text.find(section) + section.size(),
-                fmt::format("algorithm = \"muon\"\nmuon_learning_rate = {:e}\nmuon_min_learning_rate = {:e}\n",
-                            r.at("muon_lr").get<double>(), r.at("muon_min_lr").get<double>()));
-    write_file(scratch / "config.toml", text);
-  }
-  std::vector<Step> expected_steps() const {
-    std::vector<Step> steps;
-    const nlohmann::json all = json();
-    for (const auto& s : all.at("steps"))
-      steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
-    return steps;
-  }
-  // The weights of the run's last checkpoint, by the names of the reference.
-  static Weights weights_of(const Scratch& scratch, const std::string& run) {
-    succeed(megalith({"checkpoint", "export", run, "--out", run + "-export", "--type", "fp32"}), scratch);
-    return read_weights(scratch / (run + "-export/model.safetensors"));
-  }
-  // The largest distance of a tensor from those of this kind.
-  double furthest(const Weights& found, const std::string& kind) const {
-    double worst = 0;
-    for (const auto& [name, weight] : found) {
-      const double error = relative_error(weight.values, read_hdf5(folder() + "/reference.h5", kind + "/" + name));
-      worst = std::max(worst, error);
-    }
-    EXPECT_GT(found.size(), 10u);
-    return worst;
-  }
+  const MuonReference reference_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(References, Muon, testing::Values("gpt2", "llama3"));
-
-#define SKIP_WITHOUT_MUON() \
-  if (!std::filesystem::exists(folder())) GTEST_SKIP() << "no reference at " << folder()
 
 const std::vector<MuonLayout> muon_layouts{
     {1, "microbatch=2"},
@@ -88,10 +49,10 @@ const std::vector<MuonLayout> muon_layouts{
 };
 
 TEST_P(Muon, TakesTheCourseOfTheReferenceInEveryLayout) {
-  SKIP_WITHOUT_MUON();
+  SKIP_WITHOUT_MUON(reference_);
   const Scratch scratch;
-  write_config(scratch);
-  const std::vector<Step> expected = expected_steps();
+  reference_.write_config(scratch);
+  const std::vector<Step> expected = reference_.steps();
   const auto count = static_cast<size_t>(taken("Muon.layouts"));
   for (size_t l = 0; l < std::min(count, muon_layouts.size()); l++) {
     SCOPED_TRACE(fmt::format("{} ranks: {}", muon_layouts[l].ranks, muon_layouts[l].words));
@@ -100,7 +61,7 @@ TEST_P(Muon, TakesTheCourseOfTheReferenceInEveryLayout) {
     args.push_back("run.output=" + name);
     train(scratch.folder(), muon_layouts[l].ranks, args);
     const std::string errors = expect_same_course({read_steps(scratch / name), {}}, {expected, {}});
-    const double end = furthest(weights_of(scratch, name), "final");
+    const double end = reference_.furthest(MuonReference::weights_of(scratch, name), "final");
     EXPECT_LT(end, 1e-3);
     fmt::print("  {} on {}: {}: {}; weights {:.1e}\n", GetParam(), muon_layouts[l].ranks, muon_layouts[l].words, errors,
                end);
@@ -109,9 +70,9 @@ TEST_P(Muon, TakesTheCourseOfTheReferenceInEveryLayout) {
 
 // One step with a rate of 1 and no decay moves each matrix by 0.2 sqrt(max(rows, columns)) of its direction.
 TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
-  SKIP_WITHOUT_MUON();
+  SKIP_WITHOUT_MUON(reference_);
   const Scratch scratch;
-  write_config(scratch);
+  reference_.write_config(scratch);
   const Args one{"train.steps=1", "optimizer.warmup_steps=0", "optimizer.weight_decay=0"};
   const auto with = [&](const std::string& rate, const std::string& words, const std::string& name) {
     Args args = overrides_of(words);
@@ -121,7 +82,7 @@ TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
     return args;
   };
   train(scratch.folder(), 1, with("1e-300", "microbatch=2", "still"));
-  const Weights before = weights_of(scratch, "still");
+  const Weights before = MuonReference::weights_of(scratch, "still");
   const auto count = static_cast<size_t>(taken("Muon.layouts"));
   for (size_t l = 0; l < std::min(count, muon_layouts.size()); l++) {
     SCOPED_TRACE(fmt::format("{} ranks: {}", muon_layouts[l].ranks, muon_layouts[l].words));
@@ -129,7 +90,7 @@ TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
     train(scratch.folder(), muon_layouts[l].ranks, with("1", muon_layouts[l].words, name));
     double worst = 0;
     size_t matrices = 0;
-    for (const auto& [tensor, after] : weights_of(scratch, name)) {
+    for (const auto& [tensor, after] : MuonReference::weights_of(scratch, name)) {
       const bool of_layer = tensor.starts_with("h.") || tensor.find(".layers.") != std::string::npos;
       if (!of_layer || after.shape.size() != 2) continue;
       const auto rows = static_cast<size_t>(after.shape[0]), columns = static_cast<size_t>(after.shape[1]);
@@ -143,7 +104,7 @@ TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
             direction.push_back(static_cast<float>((at(before.at(tensor)) - at(after)) / size));
           }
         const std::string piece = parts == 1 ? tensor : tensor + "." + "qkv"[part];
-        const double error = relative_error(direction, read_hdf5(folder() + "/reference.h5", "orthogonal/" + piece));
+        const double error = relative_error(direction, read_hdf5(reference_.folder() + "/reference.h5", "orthogonal/" + piece));
         EXPECT_LT(error, 1e-3) << piece;
         worst = std::max(worst, error);
       }
@@ -155,30 +116,30 @@ TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
 
 // A run that was stopped goes on with the bits of one that was not, and in another layout within the reference's.
 TEST_P(Muon, GoesOnFromItsCheckpoints) {
-  SKIP_WITHOUT_MUON();
+  SKIP_WITHOUT_MUON(reference_);
   const Scratch scratch;
-  write_config(scratch);
+  reference_.write_config(scratch);
   const Args sharded = overrides_of("full_shard microbatch=1");
   const auto of = [](Args args, const Args& more) {
     args.insert(args.end(), more.begin(), more.end());
     return args;
   };
-  const std::string steps = fmt::format("train.steps={}", expected_steps().size());
+  const std::string steps = fmt::format("train.steps={}", reference_.steps().size());
   train(scratch.folder(), 2, of(sharded, {"run.output=whole"}));
   train(scratch.folder(), 2, of(sharded, {"run.output=pieces", "train.steps=3"}));
   std::filesystem::copy(scratch / "pieces", scratch / "other", std::filesystem::copy_options::recursive);
   train(scratch.folder(), 2, of(sharded, {"run.output=pieces", steps}));
   EXPECT_EQ(read_steps(scratch / "pieces"), read_steps(scratch / "whole"));
-  const Weights whole = weights_of(scratch, "whole"), pieces = weights_of(scratch, "pieces");
+  const Weights whole = MuonReference::weights_of(scratch, "whole"), pieces = MuonReference::weights_of(scratch, "pieces");
   for (const auto& [name, weight] : whole) EXPECT_EQ(weight.values, pieces.at(name).values) << name;
 
   train(scratch.folder(), 4,
         of(overrides_of("tensor=2 pipeline=2 offload_optimizer=1 microbatch=1"), {"run.output=other", steps}));
-  expect_same_course({read_steps(scratch / "other"), {}}, {expected_steps(), {}});
-  EXPECT_LT(furthest(weights_of(scratch, "other"), "final"), 1e-3);
+  expect_same_course({read_steps(scratch / "other"), {}}, {reference_.steps(), {}});
+  EXPECT_LT(reference_.furthest(MuonReference::weights_of(scratch, "other"), "final"), 1e-3);
 
   // One momentum for each matrix, and two moments for everything else.
-  CheckpointReader reader(scratch / "whole/checkpoints/" + step_name(std::ssize(expected_steps())));
+  CheckpointReader reader(scratch / "whole/checkpoints/" + step_name(std::ssize(reference_.steps())));
   size_t momenta = 0, moments = 0, parameters = 0;
   for (const std::string& name : reader.names()) {
     momenta += name.starts_with("momentum/");
@@ -191,9 +152,9 @@ TEST_P(Muon, GoesOnFromItsCheckpoints) {
 
 // The other algorithm takes over what it can use of the state, with leave, and says so.
 TEST_P(Muon, TakesOverFromAdamWAndBack) {
-  SKIP_WITHOUT_MUON();
+  SKIP_WITHOUT_MUON(reference_);
   const Scratch scratch;
-  write_config(scratch);
+  reference_.write_config(scratch);
   const Args adamw{"optimizer.algorithm=adamw", "optimizer.muon_learning_rate=0", "optimizer.muon_min_learning_rate=0"};
   const auto of = [](Args args, const Args& more) {
     args.insert(args.end(), more.begin(), more.end());

@@ -83,6 +83,16 @@ TEST_F(Verify, bf16_agrees_with_fp32_and_with_itself) {
   expect_agreement(2, {"precision.compute=bf16", "--against", tensor + "2"});
 }
 
+TEST_F(Verify, what_is_frozen_has_no_gradient_to_compare) {
+  for (const Args& frozen : std::vector<Args>{{"train.freeze=embeddings"}, {"adapter.rank=4", "adapter.dropout=0.1"}}) {
+    Args args = frozen;
+    args.insert(args.end(), {"--against", tensor + "2"});
+    const Result result = verify(2, args);
+    EXPECT_EQ(result.status, 0) << result.text();
+    EXPECT_EQ(result.out.find("  d wte.weight "), std::string::npos) << result.text();
+  }
+}
+
 TEST_F(Verify, an_activation_at_fault_is_named) {
   const Args layout{"--against", tensor + "2", pipeline + "2"};
   const Args alone{"--against", "memory.lm_head_chunks=3"};

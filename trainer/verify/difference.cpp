@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "configs/adapter.h"
 #include "kernels/system/check.h"
 #include "trainer/model/model.h"
 
@@ -12,11 +13,13 @@ namespace megalith {
 
 namespace {
 
+// Frozen weights have no gradients.
 std::vector<ComparedTensor> parameters(const Config& config, const std::string& prefix, TensorKind kind) {
   std::vector<ComparedTensor> all;
   for (const UnitSpec& unit : model_spec(config.model))
     for (const ParamSpec& param : unit.params)
-      all.push_back({prefix + param.name, param.shape.dims(), kind, true, param.id});
+      if (kind != TensorKind::gradient || is_trained(config.model, param.name))
+        all.push_back({prefix + param.name, param.shape.dims(), kind, true, param.id});
   return all;
 }
 

@@ -24,7 +24,7 @@ struct ComparedTensor {
 // Returns the initial weights.
 std::vector<ComparedTensor> tensors_before(const Config& config);
 // Returns the tensors of each step by Observer's names (stage.h): embedding, h.0, ..., loss (by row), mean loss,
-// d h.N, ..., d embedding; the parameters' gradients "d NAME" from last to first; the norm before clipping; the
+// d h.N, ..., d embedding; the gradients "d NAME" of what is trained, from last to first; the norm before clipping; the
 // weights.
 std::vector<ComparedTensor> tensors_of_step(const Config& config);
 
