@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fifty training steps of a small GPT, in fp32, whose losses on a CPU are what a GPU's are held against (losses.py).
 #   bench/fifty_steps.sh prepare MEGALITH FOLDER      tokens of this project's pages, and the steps on the CPU, twice: as they
-#                                                     are, and in other micro-batches, which rounds in another order
+#                                                     are, and in other micro-batches with the loss in chunks of rows,
+#                                                     which add up in another order
 #   bench/fifty_steps.sh train MEGALITH FOLDER OUT DEVICE    the same steps on a device (cuda, cpu), held against those of FOLDER;
 #                                                            the run folder is OUT
 # MEGALITH: the program. Exit status of train: that of losses.py.
@@ -22,7 +23,7 @@ case $1 in
       "$here"/../{configs,trainer,data,docker}/README.md --tokenizer train:2048 --validation 0 --out "$work/data"
     cp "$work"/data/train.bin "$work"/data/train.idx "$folder/"
     steps "$work/cpu" cpu
-    steps "$work/other" cpu batch.microbatch_size=2
+    steps "$work/other" cpu batch.microbatch_size=2 memory.lm_head_chunks=3
     cp "$work/cpu/metrics.jsonl" "$folder/cpu.jsonl"
     cp "$work/other/metrics.jsonl" "$folder/other.jsonl"
     ;;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How far the losses and gradient norms of the same steps are apart.
 
-  losses.py CPU OTHER GPU     metrics.jsonl of fifty_steps.sh: a CPU's, the same in other micro-batches, and the run that is judged
+  losses.py CPU OTHER GPU     metrics.jsonl of fifty_steps.sh: a CPU's, the same with sums in another order, and the run that is judged
 
-The first two differ by rounding alone, in another order of sums. Exit status 1 where the third is more than ten times as far from
+The first two differ by rounding alone. Exit status 1 where the third is more than ten times as far from
 the first as the second is, or has other steps.
 """
 import json, sys

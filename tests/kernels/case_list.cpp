@@ -98,8 +98,8 @@ std::vector<Case> each_attention(F&& make) {
 const std::vector<CacheSizes> caches{{1, 1, 1, 1, 1},     {3, 2, 5, 7, 4},   {2, 3, 17, 16, 9},   {2, 2, 130, 64, 3},
                                      {1, 1, 300, 112, 5}, {4, 2, 9, 200, 4}, {3, 6, 17, 7, 4, 2}, {2, 4, 33, 64, 3, 1}};
 
-const std::vector<AttentionDims> normed_heads{
-    {1, 3, 1, 2}, {2, 33, 3, 7, 0, 1}, {1, 5, 6, 64, 0, 2}, {1, 70, 12, 24, 0, 4}, {1, 2, 2, 200}};
+const std::vector<AttentionDims> normed_heads{{1, 3, 1, 2},          {2, 33, 3, 7, 0, 1}, {1, 5, 6, 64, 0, 2},
+                                              {1, 70, 12, 24, 0, 4}, {1, 2, 2, 200},      {1, 2500, 12, 8, 0, 2}};
 
 struct Loss {
   int64_t N, V, padding;
