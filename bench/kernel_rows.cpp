@@ -263,6 +263,9 @@ std::vector<Row> attention_rows() {
         if (p == 0 || T == 1024)
           add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, bf16, p);
     }
+  // Llama 3's heads, of 1B and of 8B.
+  for (const AttentionDims& dims : {AttentionDims{4, 2048, 32, 64, 0, 8}, AttentionDims{1, 8192, 32, 128, 0, 8}})
+    add_attention(rows, fmt::format("B{} T{} H{}/{} D{}", dims.B, dims.T, dims.H, dims.kv(), dims.D), dims, bf16, 0);
   return rows;
 }
 

@@ -186,6 +186,7 @@ int main(int argc, char** argv) {
         "precision.compute=" + compute,
         "memory.activation_checkpointing=" + recompute,
         "run.device=" + on,
+        "checkpoint.asynchronous=false",  // no host memory for a copy: nothing is saved
         fmt::format("run.cuda_graphs={}", graphs),
     };
     options.insert(options.end(), more.begin(), more.end());

@@ -83,7 +83,8 @@ def steps(o):
                 h = block(h)
             return self.head(h, self.wte.weight, y)
 
-    model, how = GPT().to(device), "eager"
+    with torch.device(device):
+        model, how = GPT(), "eager"
     if o.variant == "bf16 parameters":
         model.bfloat16()
     parameters = list(model.parameters())
