@@ -125,6 +125,7 @@ TEST_F(SimulatedGpuRun, TimeGoesToOpsAndWaitsOfTheGpu) {
     if (!line.contains("step_seconds")) continue;
     const int64_t step = line["step"];
     EXPECT_GT(line["memory_measured"]["host"], 0);
+    EXPECT_GT(line["memory_measured"]["device"], 0) << "step " << step;
     ASSERT_EQ(line.contains("time"), step == 2 || step == 3) << "those that are traced: " << line;
     if (!line.contains("time")) continue;
     for (const char* name : {"GEMM", "attention", "elementwise", "optimizer", "input", "launches"})

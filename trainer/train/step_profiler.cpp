@@ -60,6 +60,12 @@ std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const st
   return of_a_step;
 }
 
+// Returns what all processes have of the GPU's memory.
+double device_bytes() {
+  const device::Properties gpu = device::properties();
+  return static_cast<double>(gpu.memory - gpu.free);
+}
+
 void wait_for(CUevent_st* event) {
   while (!device::passed(event)) std::this_thread::yield();
 }
@@ -92,7 +98,9 @@ double StepProfiler::start(int64_t completed) {
   }
   if (!on_gpu()) work_.runtime->stream.trace().keep_time(&clock_);
   begun_ = clock_.align();
-  return on_gpu() ? begun_ = set_device_time() : begun_;
+  if (!on_gpu()) return begun_;
+  device_bytes_ = device_bytes();
+  return begun_ = set_device_time();
 }
 
 double StepProfiler::set_device_time() {
@@ -107,8 +115,7 @@ void StepProfiler::begin_launch(int64_t step) {
   if (traces(step) && !tracing_) begin_trace();
   if (!on_gpu()) return;
   if (!tracing_) clock_.align();
-  const device::Properties gpu = device::properties();
-  device_bytes_ = static_cast<double>(gpu.memory - gpu.free);
+  device_bytes_ = device_bytes();
   work_.runtime->stream.trace().keep_time(&clock_);
   clock_.begin_step();
 }
