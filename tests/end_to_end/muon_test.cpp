@@ -104,7 +104,8 @@ TEST_P(Muon, OrthogonalisesWholeMatricesInEveryLayout) {
             direction.push_back(static_cast<float>((at(before.at(tensor)) - at(after)) / size));
           }
         const std::string piece = parts == 1 ? tensor : tensor + "." + "qkv"[part];
-        const double error = relative_error(direction, read_hdf5(reference_.folder() + "/reference.h5", "orthogonal/" + piece));
+        const double error =
+            relative_error(direction, read_hdf5(reference_.folder() + "/reference.h5", "orthogonal/" + piece));
         EXPECT_LT(error, 1e-3) << piece;
         worst = std::max(worst, error);
       }
@@ -130,7 +131,8 @@ TEST_P(Muon, GoesOnFromItsCheckpoints) {
   std::filesystem::copy(scratch / "pieces", scratch / "other", std::filesystem::copy_options::recursive);
   train(scratch.folder(), 2, of(sharded, {"run.output=pieces", steps}));
   EXPECT_EQ(read_steps(scratch / "pieces"), read_steps(scratch / "whole"));
-  const Weights whole = MuonReference::weights_of(scratch, "whole"), pieces = MuonReference::weights_of(scratch, "pieces");
+  const Weights whole = MuonReference::weights_of(scratch, "whole"),
+                pieces = MuonReference::weights_of(scratch, "pieces");
   for (const auto& [name, weight] : whole) EXPECT_EQ(weight.values, pieces.at(name).values) << name;
 
   train(scratch.folder(), 4,

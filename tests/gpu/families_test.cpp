@@ -1,5 +1,6 @@
-// Models of other families than GPT-2, and Muon, on the GPU: near their references (../shared/reference/families, muon),
-// which are of float64, in fp32 and in 16 bits; the same bits with what is recomputed or offloaded, and as graphs.
+// Models of other families than GPT-2, and Muon, on the GPU: near their references (../shared/reference/families,
+// muon), which are of float64, in fp32 and in 16 bits; the same bits with what is recomputed or offloaded, and as
+// graphs.
 #include "tests/end_to_end/families.h"
 
 #include <fmt/format.h>
