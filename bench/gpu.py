@@ -42,7 +42,7 @@ global_batch_size = 4
 microbatch_size = 2
 """
 
-# Options that make it a model of another family, and what trains it otherwise.
+# Options for models of other families, and for other ways to train.
 LLAMA = ("model.norm=rms model.positions=rotary model.activation=swiglu model.feed_forward=640 model.bias=false model.qkv_bias=false "
          "model.key_value_heads=2 model.tied_head=false").split()
 NEOX = "model.positions=rotary model.rotary_share=0.25 model.activation=gelu_erf model.parallel_residual=true model.tied_head=false".split()
@@ -55,8 +55,8 @@ FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|ba
                  r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward|residual_rmsnorm_forward|"
                  r"rmsnorm_backward|swiglu_forward|swiglu_backward|rotate forward|head_norm_backward)/124M).*bf16$")
 FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|llama-1b-bf16|nanogpt-small-bf16"
+# Tests for sanitizers. Racecheck fails in kernels of cuBLASLt (CUDA 13.0, H200: "failed to handle a hardware exception").
 SANITIZED = "DeviceBits*:All/DeviceOps*"
-# Racecheck fails in kernels of cuBLASLt (CUDA 13.0 on an H200: "failed to handle a hardware exception").
 OWN_KERNELS = "All/DeviceOps*-*/linear*"
 OPS = "All/DeviceOps*:DeviceCases*:DeviceWidths*:DeviceBits*:In/Streams*:DeviceHostCopies*:DeviceGraphs*:Gpu.*:Environment.*"
 
