@@ -75,6 +75,10 @@ TEST(PtxCoverage, EveryKernelRuns) {
              {residual_layernorm_forward_case(1, C, p, t), residual_layernorm_backward_case(1, C, p, t)})
           agrees_with_its_twin(c);
     }
+  // The norm of heads has one for every number of lanes that hold a head.
+  for (int64_t D : {96, 200})
+    for (const Case& c : {head_norm_forward_case({1, 2, 2, D}, f16), head_norm_backward_case({1, 2, 2, D}, f16)})
+      agrees_with_its_twin(c);
   for (DType t : {bf16, f16}) agrees_with_its_twin(in_place_case(t));
   for (const Op& op : all_ops())
     for (const Case& c : op.cases())
