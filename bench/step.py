@@ -105,14 +105,14 @@ class Program:
 
 def our_command(name, B, microbatches, o):
     L, C, H, V, T, _, _, dtype, steps = SHAPES[o.device][name]
-    command = [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H), "--vocab", str(V),
-               "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches), "--compute", dtype, "--steps", str(steps),
-               "--on-request"]
+    options = {"run.device": o.device, "model.layers": L, "model.hidden": C, "model.heads": H, "model.vocab": V,
+               "model.context": T, "batch.sequence_length": T, "batch.microbatch_size": B, "batch.global_batch_size": B * microbatches,
+               "precision.compute": dtype}
     if name in LLAMA:
         groups, features = LLAMA[name]
-        command += ["model.norm=rms", "model.positions=rotary", "model.rotary_base=500000", "model.activation=swiglu", "model.bias=false",
-                    "model.qkv_bias=false", f"model.key_value_heads={groups}", f"model.feed_forward={features}"]
-    return command
+        options |= {"model.norm": "rms", "model.positions": "rotary", "model.rotary_base": 500000, "model.activation": "swiglu",
+                    "model.bias": "false", "model.qkv_bias": "false", "model.key_value_heads": groups, "model.feed_forward": features}
+    return [o.program, *(f"{key}={value}" for key, value in options.items()), "--steps", str(steps), "--on-request"]
 
 
 def torch_command(name, variant, B, microbatches, o):
@@ -198,7 +198,7 @@ def measure_on_gpu(name, o, env):
 
 def measure_graphs(row, o, env):
     batch = row["batch"], row["microbatches"]
-    program, = in_turn({GRAPHS: our_command(row["name"], *batch, o) + ["--graphs"]}, o, env)
+    program, = in_turn({GRAPHS: our_command(row["name"], *batch, o) + ["run.cuda_graphs=true"]}, o, env)
     add_peer(row, program, *batch, row["seconds"])
 
 

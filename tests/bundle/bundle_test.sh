@@ -57,7 +57,7 @@ starts megalith /bundle/bin/megalith --version
 starts megalith /bundle/megalith --version
 starts 'Open MPI' /bundle/mpirun --version
 starts 'linear_forward' /bundle/bin/bench_kernels --list
-starts '--microbatches' /bundle/bin/bench_step --help
+starts '--on-request' /bundle/bin/bench_step --help
 starts 'Layouts' /bundle/mpirun --allow-run-as-root -n 1 /bundle/bin/test_mpi --gtest_list_tests
 [ ! -e "$bundle/bin/test_gpu" ] || starts AgreesWithItsTwin /bundle/bin/test_gpu --gtest_list_tests
 # What is added later is seen as well.
