@@ -22,7 +22,7 @@ def steps(o):
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("highest")
 
-    class Block(nn.Module):
+    class GptBlock(nn.Module):
         def __init__(self):
             super().__init__()
             self.ln_1, self.ln_2 = nn.LayerNorm(C), nn.LayerNorm(C)
@@ -46,7 +46,7 @@ def steps(o):
             turned = torch.cat((-t[..., D // 2:], t[..., :D // 2]), -1)
             return t * cos.to(t.dtype) + turned * sin.to(t.dtype)
 
-        class Block(nn.Module):  # noqa: F811
+        class LlamaBlock(nn.Module):
             def __init__(self):
                 super().__init__()
                 self.ln_1, self.ln_2 = nn.RMSNorm(C), nn.RMSNorm(C)
@@ -69,11 +69,12 @@ def steps(o):
         def forward(self, h, wte, y):
             return F.cross_entropy(F.linear(self.ln_f(h), wte).view(-1, rows), y.view(-1))
 
-    class GPT(nn.Module):
+    class Model(nn.Module):
         def __init__(self):
             super().__init__()
             self.wte, self.wpe = nn.Embedding(rows, C), None if o.llama else nn.Embedding(T, C)
-            self.blocks, self.head = nn.ModuleList(Block() for _ in range(L)), Head()
+            self.blocks = nn.ModuleList(LlamaBlock() if o.llama else GptBlock() for _ in range(L))
+            self.head = Head()
 
         def forward(self, x, y):
             h = self.wte(x)
@@ -84,7 +85,7 @@ def steps(o):
             return self.head(h, self.wte.weight, y)
 
     with torch.device(device):
-        model, how = GPT(), "eager"
+        model, how = Model(), "eager"
     if o.variant == "bf16 parameters":
         model.bfloat16()
     parameters = list(model.parameters())
