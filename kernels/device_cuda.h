@@ -108,9 +108,10 @@ __device__ __forceinline__ Vector<T, n> load_or_zeros(const T* p, int64_t i) {
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-// Returns the sum over a warp, the same bits in every lane.
+// Returns the sum over each group of so many lanes of a warp, the same bits in every lane of the group.
+template <int lanes = warp_size>
 __device__ inline float warp_sum(float v) {
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
+  for (int bits = lanes / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
   return v;
 }
 __device__ inline float warp_max(float v) {

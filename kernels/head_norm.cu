@@ -15,13 +15,6 @@ struct Heads {
 };
 Heads heads_of(const Tensor& x, const AttentionDims& d) { return {x.rows(), d.H, d.H + d.kv(), d.D, d.qkv_width()}; }
 
-// Returns the sum over a group of lanes, the same bits in each of them.
-template <int lanes>
-__device__ float group_sum(float v) {
-  for (int bits = lanes / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  return v;
-}
-
 template <class E, int lanes>
 __global__ void __launch_bounds__(threads)
     forward_kernel(E* y, float* rstds, const E* x, const E* q_w, const E* k_w, Heads s, float epsilon) {
@@ -36,7 +29,7 @@ __global__ void __launch_bounds__(threads)
     v = load_once<n>(x + at);
     for (int i = 0; i < n; i++) square += to_float(v[i]) * to_float(v[i]);
   }
-  const float rstd = 1.0f / sqrtf(group_sum<lanes>(square) / static_cast<float>(s.D) + epsilon);
+  const float rstd = 1.0f / sqrtf(warp_sum<lanes>(square) / static_cast<float>(s.D) + epsilon);
   if (!has_part) return;
   if (h < s.heads) {  // else v
     const Vector<E, n> w = load<n>((h < s.H ? q_w : k_w) + c);
@@ -72,7 +65,7 @@ __global__ void __launch_bounds__(threads)
         dk_w[i] += of_q ? 0 : product;
       }
     }
-    dot = group_sum<lanes>(dot) / static_cast<float>(s.D);
+    dot = warp_sum<lanes>(dot) / static_cast<float>(s.D);
     if (!has_part) continue;
     for (int i = 0; i < n; i++) dy[i] = to<E>(rstd * (to_float(dy[i]) * to_float(w[i]) - to_float(v[i]) * rstd * dot));
     store(d + at, dy);
@@ -139,6 +132,7 @@ __global__ void __launch_bounds__(threads)
     partial[blockIdx.x * 2 * s.D + c] = sum;
   }
 }
+
 // Calls f(lanes) with the constant number of lanes that hold a head in vectors, or with 0 where none do.
 template <class E, class F>
 void with_lanes(std::initializer_list<Tensor> tensors, int64_t D, F&& f) {
