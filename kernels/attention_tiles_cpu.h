@@ -1,4 +1,4 @@
-// What the CPU's two passes of attention share: tiles of one head's rows, the products of tiles that skip what the mask
+// The CPU's two passes of attention share this: tiles of one head's rows, the products of tiles that skip what the mask
 // hides, the mask, and dropout.
 #pragma once
 
