@@ -165,7 +165,7 @@ Properties properties() {
           .minor = simt::chip().minor,
           .processors = 1,
           .memory = int64_t{512} << 20,
-          .free = (int64_t{512} << 20) - simt::allocated_bytes(),
+          .free = (int64_t{512} << 20) - simt::used_bytes(),
           .shared_memory = simt::chip().shared_memory,
           .id = fmt::format("simulated for process {}", getpid()),
           .driver = "none",

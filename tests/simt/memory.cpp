@@ -249,11 +249,7 @@ void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_
   return reinterpret_cast<void*>(begin);
 }
 
-int64_t allocated_bytes() {
-  int64_t bytes = 0;
-  for (const auto& allocation : memory().allocations) bytes += static_cast<int64_t>(allocation.end - allocation.begin);
-  return bytes;
-}
+int64_t used_bytes() { return static_cast<int64_t>(memory().used - memory().device.begin); }
 
 namespace {
 // Whole pages that are given back read as zeros: nothing written.

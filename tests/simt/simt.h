@@ -105,8 +105,8 @@ Counters counters();
 // back.
 enum class Contents { unwritten, written, read_only };
 void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by = 0);
-// Returns the sum of what is allocated.
-int64_t allocated_bytes();
+// Returns how far allocations reach.
+int64_t used_bytes();
 void release(void* p);
 void clear_memory();
 bool is_device_memory(const void* p);
