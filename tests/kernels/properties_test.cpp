@@ -15,7 +15,6 @@
 #include "kernels/layernorm.h"
 #include "kernels/philox.h"
 #include "kernels/residual.h"
-#include "kernels/vector_math_cpu.h"
 #include "tensor_of.h"
 #include "tests/message_of.h"
 
@@ -28,32 +27,6 @@ TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
-}
-
-TEST(VectorMath, Exp) {
-  for (float x = -87.2f; x < 88.2f; x += 0.00713f) {
-    const double want = std::exp(static_cast<double>(x));
-    ASSERT_NEAR(static_cast<double>(cpu::exp(x)) / want, 1, 2.4e-7) << x;
-  }
-  EXPECT_EQ(cpu::exp(0), 1);
-  EXPECT_EQ(cpu::exp(-100), 0);
-  EXPECT_EQ(cpu::exp(-infinity), 0);
-  EXPECT_EQ(cpu::exp(infinity), infinity);
-  EXPECT_EQ(cpu::exp(89), infinity);
-  EXPECT_TRUE(std::isnan(cpu::exp(nan)));
-}
-
-TEST(VectorMath, ExpOfNonpositiveHasTheBitsOfExp) {
-  const auto both = [](float x) {
-    return std::pair(cpu::exp_of_nonpositive(cpu::Vector{} + x)[0], cpu::exp(cpu::Vector{} + x)[0]);
-  };
-  for (float x = -90; x <= 0; x += 0.00713f) {
-    const auto [fast, exact] = both(x);
-    ASSERT_EQ(fast, exact) << x;
-  }
-  EXPECT_EQ(both(0).first, 1);
-  EXPECT_EQ(both(-infinity).first, 0);
-  EXPECT_TRUE(std::isnan(both(nan).first));
 }
 
 TEST(Dropout, KeepsItsShare) {
