@@ -76,10 +76,8 @@ void write_answers_config(const Scratch& scratch, const std::string& name) {
 
 Course answers_course(const std::string& name, size_t steps) {
   Course course;
-  const nlohmann::json of_template = answers_report_of(name);
-  for (const auto& s : of_template.at("steps"))
-    if (course.steps.size() < steps)
-      course.steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
+  course.steps = steps_of(answers_report_of(name));
+  course.steps.resize(std::min(course.steps.size(), steps));
   return course;
 }
 

@@ -1,6 +1,9 @@
 #include "tests/end_to_end/families.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoints/reader.h"
 #include "tests/end_to_end/reference_tensors.h"
@@ -59,11 +62,7 @@ nlohmann::json Family::recipe() const {
 }
 
 std::vector<Step> Family::steps() const {
-  std::vector<Step> steps;
-  const auto json = nlohmann::json::parse(read_file(folder() + "/reference.json"));
-  for (const auto& s : json.at("steps"))
-    steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
-  return steps;
+  return steps_of(nlohmann::json::parse(read_file(folder() + "/reference.json")));
 }
 
 void Family::write_config(const Scratch& scratch, const std::string& weights) const {
@@ -90,6 +89,23 @@ double Family::furthest(const std::string& checkpoint, const std::string& path, 
   }
   EXPECT_GT(tensors, 10u);
   return worst;
+}
+
+void Family::expect_near(const std::string& run, const std::string& type) const {
+  const std::vector<Step> found = read_steps(run), expected = steps();
+  ASSERT_EQ(found.size(), expected.size());
+  Bounds worst{0, 0, furthest(run + "/checkpoints/" + step_name(std::ssize(expected)), "parameters/", "final")};
+  for (size_t s = 0; s < found.size(); s++) {
+    worst.loss = std::max(worst.loss, std::abs(found[s].loss / expected[s].loss - 1));
+    worst.norm = std::max(worst.norm, std::abs(found[s].grad_norm / expected[s].grad_norm - 1));
+  }
+  const Bounds& bounds = bounds_in_sixteen_bits.at(type);
+  EXPECT_LT(worst.loss, bounds.loss);
+  EXPECT_LT(worst.norm, bounds.norm);
+  EXPECT_LT(worst.weights, bounds.weights);
+  EXPECT_GT(worst.loss, 1e-6) << "nothing was rounded";
+  fmt::print("  {} in {}: losses within {:.1e}, norms {:.1e}, weights {:.1e}\n", name, type, worst.loss, worst.norm,
+             worst.weights);
 }
 
 }  // namespace megalith::e2e

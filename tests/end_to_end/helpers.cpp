@@ -166,11 +166,16 @@ Weights exported_weights(const std::string& folder, const std::string& run_folde
   return result.status == 0 ? read_weights(out + "/model.safetensors") : Weights{};
 }
 
+std::vector<Step> steps_of(const nlohmann::json& reference) {
+  std::vector<Step> steps;
+  for (const auto& s : reference.at("steps"))
+    steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
+  return steps;
+}
+
 Course reference_course(const std::string& reference_folder) {
   Course course;
-  const auto json = nlohmann::json::parse(read_file(reference_folder + "/reference.json"));
-  for (const auto& s : json.at("steps"))
-    course.steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
+  course.steps = steps_of(nlohmann::json::parse(read_file(reference_folder + "/reference.json")));
   // The same tensors as at the beginning, with other values.
   course.weights = read_weights(reference_folder + "/model.safetensors");
   for (auto& [name, weight] : course.weights)

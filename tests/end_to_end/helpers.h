@@ -83,7 +83,8 @@ struct Course {
   std::vector<Step> steps;
   Weights weights;
 };
-Course reference_course(const std::string& reference_folder);  // as the reference says it must be
+std::vector<Step> steps_of(const nlohmann::json& reference);   // as the file reference.json says they must be
+Course reference_course(const std::string& reference_folder);  // the same with the weights
 Course course_of(const std::string& run_folder);               // of a run of tests/train_several
 
 // Expects what the reference's README demands: every loss within 1e-5, every gradient norm within 1e-4, relative,

@@ -16,13 +16,7 @@ nlohmann::json json_of(const MuonReference& muon) {
 
 }  // namespace
 
-std::vector<Step> MuonReference::steps() const {
-  std::vector<Step> steps;
-  const nlohmann::json all = json_of(*this);
-  for (const auto& s : all.at("steps"))
-    steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
-  return steps;
-}
+std::vector<Step> MuonReference::steps() const { return steps_of(json_of(*this)); }
 
 void MuonReference::write_config(const Scratch& scratch) const {
   const nlohmann::json r = json_of(*this).at("recipe");
