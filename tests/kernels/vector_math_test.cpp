@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "cases.h"
 #include "kernels/vector_math_cpu.h"
+#include "tensor_of.h"
 
 namespace megalith::test {
 namespace {
