@@ -33,17 +33,17 @@ float backward_row(float* scores, float* dp, int64_t keys, float lse, float delt
 }
 
 // Memory for the backward pass of a head, in rows of `width` floats: q, dout, dq and the residue of each row's sum for
-// all queries; k, v and their gradients for a tile of keys.
+// all queries; k, k and v transposed, and their gradients for a tile of keys.
 struct BackwardScratch {
-  float *q, *dout, *dq, *excess, *k, *k_transposed, *v, *v_transposed, *dk, *dv;
+  float *q, *dout, *dq, *excess, *k, *k_transposed, *v_transposed, *dk, *dv;
 
   BackwardScratch(float* from, const HeadDims& s) {
     const int64_t all = s.floats(s.T), tile = s.floats(key_tile);
     for (float** queries : {&q, &dout, &dq}) from = (*queries = from) + all;
-    for (float** keys : {&k, &k_transposed, &v, &v_transposed, &dk, &dv}) from = (*keys = from) + tile;
+    for (float** keys : {&k, &k_transposed, &v_transposed, &dk, &dv}) from = (*keys = from) + tile;
     excess = from;
   }
-  static int64_t floats(const HeadDims& s) { return s.floats(3 * s.T + 6 * key_tile) + s.T; }
+  static int64_t floats(const HeadDims& s) { return s.floats(3 * s.T + 5 * key_tile) + s.T; }
 };
 
 // The tensors of one head's backward pass; those of the keys belong to a group of heads.
@@ -92,7 +92,7 @@ struct BackwardHead {
 // If `balanced`, the residue of a row's sum is subtracted from the diagonal (attention.h), whose tile comes last.
 void backward_head(const BackwardScratch& scratch, const BackwardHead& head, bool balanced, const HeadDims& s,
                    const DocumentStarts& starts, const HeadDropout& dropout) {
-  const auto [q, dout, dq, excess, k, k_transposed, v, v_transposed, dk, dv] = scratch;
+  const auto [q, dout, dq, excess, k, k_transposed, v_transposed, dk, dv] = scratch;
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
   int64_t loaded = 0;  // queries
