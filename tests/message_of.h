@@ -1,10 +1,11 @@
-// The message of an error.
+// The message of an error, and what it has to say.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/system/check.h"
 
@@ -30,3 +31,11 @@ std::string message_of(const Call& call) {
 }
 
 }  // namespace megalith
+
+// Expects every part in the text.
+#define EXPECT_SAYS(text, ...)                                                                    \
+  do {                                                                                            \
+    const std::string said = text;                                                                \
+    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                         \
+      EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said; \
+  } while (false)

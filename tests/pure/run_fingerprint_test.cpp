@@ -12,6 +12,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/prepare.h"
 #include "tests/data/scratch.h"
+#include "tests/message_of.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
@@ -66,13 +67,6 @@ class RunFingerprintTest : public testing::Test {
 
   test::Scratch scratch_;
 };
-
-#define EXPECT_SAYS(text, ...)                                                                    \
-  do {                                                                                            \
-    const std::string said = text;                                                                \
-    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                         \
-      EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said; \
-  } while (false)
 
 // As quickstart.sh advised: the data removed, other text prepared in its place, the command repeated.
 TEST_F(RunFingerprintTest, AnotherTokenizerIsNeverResumedWith) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "data/chat_template.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/agreement.h"
 
