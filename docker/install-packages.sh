@@ -2,6 +2,7 @@
 # Installs the packages of Debian 12, Debian 13 or Ubuntu 24.04 that Megalith is built from and runs with. Does nothing,
 # and needs no rights, when all are installed.
 #   install-packages.sh [--cuda]     --cuda: what the cuda preset needs as well, which of these Debian 13 alone has
+#   install-packages.sh --list       only prints their names
 set -euo pipefail
 
 packages=(
@@ -18,7 +19,8 @@ packages=(
 case ${1:-} in
   '') ;;
   --cuda) packages+=(nvidia-cuda-toolkit libnccl-dev) ;;
-  *) echo "usage: $0 [--cuda]" >&2; exit 2 ;;
+  --list) printf '%s\n' "${packages[@]}"; exit 0 ;;
+  *) echo "usage: $0 [--cuda | --list]" >&2; exit 2 ;;
 esac
 
 missing=()
