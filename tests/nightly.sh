@@ -16,6 +16,9 @@ done
 cmake --build --preset cpu -j "$(nproc)" -- --quiet  # the benchmarks as well
 ctest --preset cpu -R '^bench/' --no-tests=error
 tests/bundle/bundle_test.sh
-if command -v ccache >/dev/null; then cmake --preset dev >/dev/null && cmake --build --preset dev -j "$(nproc)" -- --quiet; fi
+if command -v ccache >/dev/null; then
+  cmake --preset dev >/dev/null
+  cmake --build --preset dev -j "$(nproc)" -- --quiet
+fi
 if command -v qemu-aarch64-static >/dev/null; then tests/arm64.sh; fi
 if command -v clang++ >/dev/null; then tests/fuzz/fuzz.sh 1800; fi
