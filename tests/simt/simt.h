@@ -105,7 +105,7 @@ Counters counters();
 // back.
 enum class Contents { unwritten, written, read_only };
 void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by = 0);
-// Returns how far allocations reach.
+// Returns the bytes of the device's memory up to the end of the last allocation.
 int64_t used_bytes();
 void release(void* p);
 void clear_memory();
