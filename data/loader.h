@@ -4,6 +4,9 @@
 // Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each. A stream has S = (size -
 // 1) / T samples. Those of a masked stream are its sequences of examples (packs.h). sample_order.h maps the run's
 // samples to those of streams. Any number of threads may call it at once.
+//
+// A Loader begins with the first sample of every stream. go_on() has a run whose data has changed go on in each where
+// it was (source_course.h); samples of the rest of an epoch are T tokens of its stretches, one behind the other.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 
 #include "data/packs.h"
 #include "data/sample_order.h"
+#include "data/source_course.h"
 #include "data/token_stream.h"
 
 namespace megalith {
@@ -27,6 +31,11 @@ class Loader {
   Loader(TokenStream stream, int64_t sequence_length, bool shuffle, uint64_t seed)
       : Loader(std::vector{std::move(stream)}, Blend({1}), sequence_length, shuffle, seed) {}
 
+  // The run's samples from `first` on come in an order that begins each stream where its course is, which
+  // ends with how the stream is cut here.
+  void go_on(int64_t first, const std::vector<SourceCourse>& courses);
+  bool packs_examples() const { return pack_; }
+
   const std::vector<TokenStream>& streams() const { return streams_; }
   const SampleOrder& order() const { return order_; }
   int64_t num_samples() const;  // in one epoch of every stream
@@ -37,6 +46,8 @@ class Loader {
   }
   // Returns the sequences of a masked stream; null for another.
   const Packs* packs(size_t stream) const { return packs_[stream].get(); }
+  // Returns the rest of the epoch with which a stream begins; null: it begins with a whole one.
+  const Stretches* rest(size_t stream) const { return rests_[stream].stretches.empty() ? nullptr : &rests_[stream].stretches; }
   // Returns whether a stream is masked, so that some targets may be -1.
   bool is_masked() const;
   // Returns how many targets of samples [first, first + count) of the run count.
@@ -51,9 +62,22 @@ class Loader {
   std::string name_of(int64_t n) const;
 
  private:
+  // The rest of an epoch.
+  struct Rest {
+    Stretches stretches;
+    std::vector<int64_t> ends;           // of the stretches, one behind the other
+    std::shared_ptr<const Packs> packs;  // of a masked stream
+  };
+  const Packs* packs_of(const Sample& sample) const;
+  // Calls visit(begin, count, place) for the parts of a sample: tokens of the stream, at a place of the sample.
+  template <class Visit>
+  void for_each_part(const Sample& sample, const Visit& visit) const;
+
   std::vector<TokenStream> streams_;
   std::vector<std::shared_ptr<const Packs>> packs_;  // of each stream
   int64_t sequence_length_;
+  bool pack_;
+  std::vector<Rest> rests_;  // of each stream
   SampleOrder order_;
 };
 

@@ -10,10 +10,10 @@
 
 namespace megalith {
 
-Packs::Packs(TokenStream stream, int64_t sequence_length, bool pack)
+Packs::Packs(TokenStream stream, int64_t sequence_length, bool pack, const Stretches* within)
     : stream_(std::move(stream)), sequence_length_(sequence_length) {
   CHECK(sequence_length >= 1, "a sequence length of {}; it must be at least 1", sequence_length);
-  find_examples();
+  find_examples(within);
   ends_.resize(examples_.size());
   std::iota(ends_.begin(), ends_.end(), int64_t{1});
   if (pack) pack_examples();
@@ -29,13 +29,19 @@ Packs::Packs(TokenStream stream, int64_t sequence_length, bool pack)
   }
 }
 
-void Packs::find_examples() {
+void Packs::find_examples(const Stretches* within) {
   int64_t longest = 0, too_long = 0, begin = 0;
+  size_t stretch = 0;
+  const auto is_within = [&] {
+    if (!within) return true;
+    while (stretch < within->size() && (*within)[stretch].end <= begin) stretch++;
+    return stretch < within->size() && (*within)[stretch].begin <= begin;
+  };
   const auto add = [&](int64_t end) {
     const int64_t tokens = end - begin;
     longest = std::max(longest, tokens);
     too_long += tokens > sequence_length_ + 1;
-    if (tokens >= 2 && tokens <= sequence_length_ + 1) {
+    if (tokens >= 2 && tokens <= sequence_length_ + 1 && is_within()) {
       examples_.push_back({begin, static_cast<int32_t>(tokens)});
       places_ += tokens - 1;
     }
@@ -49,7 +55,7 @@ void Packs::find_examples() {
         "batch.sequence_length={}",
         stream_.path(), megalith::counted(too_long, "example"), sequence_length_ + 1, sequence_length_, longest,
         sequence_length_, longest - 1);
-  CHECK(!examples_.empty(), "{} holds {} and no example of two tokens, so that nothing is predicted; give more text",
+  CHECK(within || !examples_.empty(), "{} holds {} and no example of two tokens, so that nothing is predicted; give more text",
         stream_.path(), megalith::counted(stream_.size(), "token"));
 }
 
@@ -86,6 +92,12 @@ void Packs::pack_examples() {
     ends_.push_back(std::ssize(examples));
   }
   examples_ = std::move(examples);
+}
+
+Stretches Packs::places_of(int64_t sequence) const {
+  Stretches places;
+  for (const Example& e : examples_of(sequence)) places.push_back({e.begin, e.begin + e.tokens});
+  return places;
 }
 
 std::span<const Packs::Example> Packs::examples_of(int64_t sequence) const {

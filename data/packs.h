@@ -14,19 +14,24 @@
 #include <string>
 #include <vector>
 
+#include "data/source_course.h"
 #include "data/token_stream.h"
 
 namespace megalith {
 
 class Packs {
  public:
-  // Errors: an example of more than sequence_length + 1 tokens; no example of two tokens.
-  Packs(TokenStream stream, int64_t sequence_length, bool pack);
+  // `within`: packs only the examples in these stretches, maybe none; null: all. Errors: an example of more than
+  // sequence_length + 1 tokens; no example of two tokens among all.
+  Packs(TokenStream stream, int64_t sequence_length, bool pack, const Stretches* within = nullptr);
 
   int64_t size() const { return std::ssize(ends_); }  // in sequences
   int64_t sequence_length() const { return sequence_length_; }
   int64_t examples() const { return std::ssize(examples_); }
   int64_t places() const { return places_; }  // of all sequences that an example takes
+
+  // Returns where the examples of a sequence are in the stream.
+  Stretches places_of(int64_t sequence) const;
 
   // Returns how many targets of a sequence count.
   int64_t counted(int64_t sequence) const { return counted_[static_cast<size_t>(sequence)]; }
@@ -44,7 +49,7 @@ class Packs {
     int64_t begin;   // token of the stream
     int32_t tokens;  // at least 2
   };
-  void find_examples();
+  void find_examples(const Stretches* within);
   void pack_examples();
   std::span<const Example> examples_of(int64_t sequence) const;
 

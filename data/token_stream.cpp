@@ -108,7 +108,34 @@ class TokensInMemory final : public TokenSource {
   std::vector<int64_t> begins_;
 };
 
+class FirstTokens final : public TokenSource {
+ public:
+  FirstTokens(std::shared_ptr<const TokenSource> all, int64_t size) : all_(std::move(all)), size_(size) {}
+
+  int64_t size() const override { return size_; }
+  int32_t max_possible_token() const override { return all_->max_possible_token(); }
+  void read(int64_t begin, std::span<int32_t> out) const override { all_->read(begin, out); }
+  int32_t max_token(int64_t begin, int64_t end) const override { return all_->max_token(begin, end); }
+  std::optional<int64_t> document_after(int64_t at) const override {
+    const std::optional<int64_t> found = all_->document_after(at);
+    return found ? std::optional(std::min(*found, size_)) : std::nullopt;
+  }
+  bool is_masked() const override { return all_->is_masked(); }
+  void read_mask(int64_t begin, std::span<uint8_t> out) const override { all_->read_mask(begin, out); }
+
+ private:
+  std::shared_ptr<const TokenSource> all_;
+  int64_t size_;
+};
+
 }  // namespace
+
+TokenStream TokenStream::first(int64_t tokens) const {
+  CHECK(tokens >= 1 && tokens <= size(), "the first {} tokens of {}, which holds {}", tokens, path_, size());
+  TokenStream stream = *this;
+  if (tokens < size()) stream.source_ = std::make_shared<FirstTokens>(source_, tokens);
+  return stream;
+}
 
 TokenStream TokenStream::of(const std::string& name, std::vector<int32_t> tokens, std::vector<int64_t> begins) {
   CHECK(!tokens.empty(), "{} holds no tokens", name);

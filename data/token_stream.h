@@ -55,6 +55,9 @@ class TokenStream {
   // Holds these tokens in memory, at least one, whose documents begin at `begins`, ascending, behind the first.
   static TokenStream of(const std::string& name, std::vector<int32_t> tokens, std::vector<int64_t> begins);
 
+  // Returns the first tokens of this one, at least one, as a stream; of whole documents where it is masked.
+  TokenStream first(int64_t tokens) const;
+
   const std::string& path() const { return path_; }
   const std::vector<std::string>& files() const { return files_; }
   const std::string& format() const { return format_; }                         // in words

@@ -90,7 +90,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
   if (base_) task.state.update(describe_adapter(config_.adapter, *base_, checkpoint_path(directory, progress.step)));
   if (fingerprint_) {
     task.state["course"] = to_json(*fingerprint_);
-    task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_);
+    task.state["orders"] = orders_;
   }
   if (!keep_all) task.prune = [this, stability = progress.stability] { return prune(stability); };
   return task;
@@ -315,6 +315,19 @@ std::optional<Progress> Checkpointer::resume() {
                  fmt::format("none of {} in {} can be read; move them away to start again, or name an "
                              "older copy with checkpoint.resume",
                              counted(paths.size(), "checkpoint"), checkpoint.directory));
+}
+
+void Checkpointer::go_on_in(Loader& data) {
+  std::string orders;
+  together(session_, [&] {
+    if (session_.rank() == 0)
+      orders = to_cbor(orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_, data));
+  });
+  orders_ = from_cbor(session_.broadcast_text(orders));
+  together(session_, [&] { follow(orders_, data); });
+  const bool is_new = resumed_.is_object() && resumed_.contains("orders") && resumed_.at("orders").size() < orders_.size();
+  if (session_.rank() == 0 && is_new)
+    for (const std::string& line : describe_change(orders_, data)) log_info("data.train: {}", line);
 }
 
 void Checkpointer::initialize_weights() {

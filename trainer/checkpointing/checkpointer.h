@@ -14,6 +14,7 @@
 #include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/progress.h"
 #include "trainer/checkpointing/run_fingerprint.h"
+#include "trainer/checkpointing/sample_orders.h"
 #include "trainer/checkpointing/saving.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
@@ -74,6 +75,14 @@ class Checkpointer {
   };
   const Origin& origin() const { return origin_; }
 
+  // Collective, after resume(), with a fingerprint. Has `data` come in the order in which the run goes on, each source
+  // where it was, and says what has changed. Checkpoints tell of that order from now on.
+  void go_on_in(Loader& data);
+  // Returns how many tokens the run has trained on, up to its first so many samples.
+  int64_t tokens_of(int64_t samples) const {
+    return tokens_of_samples(orders_, samples, config_.batch.sequence_length);
+  }
+
   // Collective. Reads the weights of checkpoint.init_from (see open_weights).
   void initialize_weights();
 
@@ -98,6 +107,7 @@ class Checkpointer {
   std::optional<RunFingerprint> fingerprint_;
   nlohmann::json resumed_;  // state of the checkpoint that the run resumed from, or null
   Progress resumed_at_;
+  nlohmann::json orders_ = nlohmann::json::array();  // of samples, the last one of this start
   std::optional<BaseWeights> base_;  // of a run with adapters; rank 0's has the fingerprint
   Origin origin_;
   RankFileWriter writer_;

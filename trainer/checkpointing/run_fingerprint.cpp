@@ -73,26 +73,6 @@ std::string describe(const std::vector<RunFingerprint::Source>& sources) {
   return text;
 }
 
-// Older checkpoints have no "left_out", or no "content".
-RunFingerprint::Source source_from(const nlohmann::json& json) {
-  return {.name = json.at("name").get<std::string>(),
-          .content = json.value("content", ""),
-          .share = whole_number(json.at("share")),
-          .samples = whole_number(json.at("samples")),
-          .left_out = json.contains("left_out") ? whole_number(json.at("left_out")) : 0};
-}
-
-nlohmann::json to_json(const std::vector<RunFingerprint::Source>& sources) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const RunFingerprint::Source& s : sources)
-    all.push_back({{"name", s.name},
-                   {"content", s.content},
-                   {"share", s.share},
-                   {"samples", s.samples},
-                   {"left_out", s.left_out}});
-  return all;
-}
-
 bool same_data(const std::vector<RunFingerprint::Source>& a, const std::vector<RunFingerprint::Source>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const RunFingerprint::Source& x, const RunFingerprint::Source& y) {
@@ -107,6 +87,46 @@ std::string hash_of(const Tokenizer& tokenizer) {
   return hex(checksum_of(content.data(), static_cast<int64_t>(content.size())));
 }
 
+// Older checkpoints do not say all of it.
+RunFingerprint::Source source_from(const nlohmann::json& json) {
+  const auto count = [&](const char* key) { return json.contains(key) ? whole_number(json.at(key)) : 0; };
+  return {.name = json.at("name").get<std::string>(),
+          .content = json.value("content", ""),
+          .share = whole_number(json.at("share")),
+          .samples = whole_number(json.at("samples")),
+          .left_out = count("left_out"),
+          .tokens = count("tokens"),
+          .masked = json.value("masked", false),
+          .tokens_hash = json.value("tokens_hash", "")};
+}
+
+nlohmann::json to_json(const std::vector<RunFingerprint::Source>& sources) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const RunFingerprint::Source& s : sources)
+    all.push_back({{"name", s.name},
+                   {"content", s.content},
+                   {"share", s.share},
+                   {"samples", s.samples},
+                   {"left_out", s.left_out},
+                   {"tokens", s.tokens},
+                   {"masked", s.masked},
+                   {"tokens_hash", s.tokens_hash}});
+  return all;
+}
+
+std::string hash_of_tokens(const TokenStream& stream, int64_t tokens) {
+  constexpr int64_t block = 64 << 10, gaps = 255;
+  const int64_t stride = std::max(block, (tokens - block + gaps - 1) / gaps);
+  std::vector<int32_t> buffer;
+  Checksum sum;
+  for (int64_t begin = 0; begin < tokens; begin += stride) {
+    buffer.resize(static_cast<size_t>(std::min(block, tokens - begin)));
+    stream.read(begin, buffer);
+    sum.add(buffer.data(), std::ssize(buffer) * static_cast<int64_t>(sizeof(int32_t)));
+  }
+  return hex(sum.value());
+}
+
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data) {
   RunFingerprint fingerprint;
   if (tokenizer) {
@@ -116,9 +136,15 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
   }
   const SampleOrder& order = data.order();
   for (size_t i = 0; i < data.streams().size(); i++) {
-    const std::string& name = data.streams()[i].path();
-    fingerprint.sources.push_back(
-        {name, content_of_source(name), order.blend().shares()[i], order.sizes()[i], data.left_out(i)});
+    const TokenStream& stream = data.streams()[i];
+    fingerprint.sources.push_back({.name = stream.path(),
+                                   .content = content_of_source(stream.path()),
+                                   .share = order.blend().shares()[i],
+                                   .samples = order.sizes()[i],
+                                   .left_out = data.left_out(i),
+                                   .tokens = stream.size(),
+                                   .masked = stream.is_masked(),
+                                   .tokens_hash = hash_of_tokens(stream, stream.size())});
   }
   for (const auto& [key, value] : key_values(config))
     if (matters(key, config)) fingerprint.settings[key] = value;
@@ -211,48 +237,6 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
             : "");
   for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
   return changed;
-}
-
-OrderRecord order_from(const nlohmann::json& json) {
-  OrderRecord record;
-  std::vector<int64_t> sizes, shares;
-  for (const nlohmann::json& json_source : json.at("sources")) {
-    const RunFingerprint::Source source = source_from(json_source);
-    record.names.push_back(source.name);
-    shares.push_back(source.share);
-    sizes.push_back(source.samples);
-    record.left_out.push_back(source.left_out);
-  }
-  record.step = whole_number(json.at("step"));
-  record.sample = whole_number(json.at("sample"));
-  record.order = SampleOrder(std::move(sizes), Blend(std::move(shares)), json.at("shuffle").get<bool>(),
-                             static_cast<uint64_t>(whole_number(json.at("seed"))));
-  return record;
-}
-
-nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here) {
-  nlohmann::json orders = nlohmann::json::array();
-  if (state.is_object() && state.contains("orders")) orders = state.at("orders");
-  const nlohmann::json now{{"step", step},
-                           {"sample", sample},
-                           {"shuffle", here.settings.at("data.shuffle") == "true"},
-                           {"seed", std::stoull(here.settings.at("data.seed"))},
-                           {"sources", to_json(here.sources)}};
-  // Older checkpoints hold no contents, which then are not compared.
-  const auto known = [](const nlohmann::json& record) {
-    return std::ranges::all_of(record.at("sources"), [](const auto& source) { return source.contains("content"); });
-  };
-  const bool contents = !orders.empty() && known(orders.back());
-  const auto without = [&](nlohmann::json record) {
-    for (const char* key : {"step", "sample"}) record.erase(key);
-    for (nlohmann::json& source : record.at("sources")) {
-      for (const char* key : {"name", "left_out"}) source.erase(key);
-      if (!contents) source.erase("content");
-    }
-    return record;
-  };
-  if (orders.empty() || without(orders.back()) != without(now)) orders.push_back(now);
-  return orders;
 }
 
 }  // namespace megalith

@@ -22,6 +22,9 @@ struct RunFingerprint {
     int64_t share = 1;
     int64_t samples = 0;   // per epoch
     int64_t left_out = 0;  // tokens per epoch that fill no sample
+    int64_t tokens = 0;    // 0 where an older checkpoint does not say
+    bool masked = false;
+    std::string tokens_hash{};  // hash_of_tokens() of all of them; empty: unknown
   };
   std::string tokenizer;       // a hash of its content; empty: unknown
   std::string tokenizer_name;  // folder and size, for messages
@@ -33,6 +36,14 @@ struct RunFingerprint {
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data);
 
 std::string hash_of(const Tokenizer& tokenizer);
+
+// Returns a hash of the first tokens of a stream: of 256 blocks of 64 Ki tokens, evenly spaced, which are all of up to
+// 16 Mi tokens. So a source that grew is known by what it had.
+std::string hash_of_tokens(const TokenStream& stream, int64_t tokens);
+
+// The sources as a manifest has them.
+nlohmann::json to_json(const std::vector<RunFingerprint::Source>& sources);
+RunFingerprint::Source source_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 
 nlohmann::json to_json(const RunFingerprint& fingerprint);
 RunFingerprint run_fingerprint_from(const nlohmann::json& json);  // throws nlohmann's exceptions
@@ -50,17 +61,5 @@ std::string other_decay(const nlohmann::json& state, const RunFingerprint& here,
 // the log.
 std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,
                                            const RunFingerprint& here, const Config& config);
-
-// Records the order of samples from some step of a run on. A checkpoint keeps all orders of its run ("orders").
-struct OrderRecord {
-  int64_t step = 0, sample = 0;  // completed steps, and samples trained on, before it
-  std::vector<std::string> names;
-  std::vector<int64_t> left_out{};  // tokens per source; empty: unknown
-  SampleOrder order{{1}, Blend({1}), false, 0};
-};
-OrderRecord order_from(const nlohmann::json& json);
-
-// Returns the "orders" of a run that goes on from `state` (null: from the beginning) under this fingerprint.
-nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here);
 
 }  // namespace megalith

@@ -278,7 +278,7 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
   std::vector<std::string> lines;
   for (size_t i = 0; i < streams.size(); i++) {
     const TokenStream& s = streams[i];
-    const double epochs = static_cast<double>(order.blend().count(i, samples)) / static_cast<double>(order.sizes()[i]);
+    const double epochs = order.epochs(i, std::max(samples, order.first()));
     lines.push_back(
         fmt::format("{} {}{}: {}, {}, {}, {}; the run makes {:.3g} epochs of it", key, s.path(),
                     streams.size() == 1

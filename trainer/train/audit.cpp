@@ -61,63 +61,145 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
 // Tracks the samples of each source in its present epoch.
 class Epochs {
  public:
-  // Starts the order that holds from sample `n` of the run on.
-  void begin(const OrderRecord& record, int64_t n) {
+  // Starts the order that holds from sample `n` of the run on, with step `step`.
+  void begin(const OrderRecord& record, int64_t step, int64_t n) {
     record_ = &record;
+    const bool counted_anew = record.counts_from_start || sources_.empty() || n != record.order.first();
+    std::map<uint64_t, Source> before;
+    if (!counted_anew) before.swap(sources_);
     sources_.clear();
-    for (size_t i = 0; i < record.order.sizes().size(); i++) {
-      const int64_t before = record.order.blend().count(i, n), size = record.order.sizes()[i];
-      sources_.push_back({.epoch = before / size, .absent = size - before % size, .seen = {}});
-      sources_.back().seen.resize(static_cast<size_t>(size));
-      sources_.back().whole = before % size == 0;
+    for (size_t i = 0; i < record.sources.size(); i++) {
+      const uint64_t key = record.order.begins()[i].key;
+      if (const auto found = before.find(key); found != before.end())
+        sources_[key] = gone_on(found->second, record, i, step);
+      else if (const auto left = left_.find(key); left != left_.end() && !counted_anew)
+        sources_[key] = gone_on(left->second, record, i, step);
+      else
+        sources_[key] = begun(record, i, n);
     }
+    for (auto& [key, source] : before) left_[key] = std::move(source);
   }
 
   void add(int64_t step, int64_t n) {
     const Sample sample = record_->order.at(n);
-    Source& source = sources_[sample.source];
-    const std::string& name = record_->names[sample.source];
+    Source& source = sources_.at(record_->order.begins()[sample.source].key);
+    const std::string& name = source.name;
     if (sample.epoch != source.epoch) {
       require(source.absent == 0 && sample.epoch == source.epoch + 1,
               "step {}: epoch {} of {} begins, but {} samples of epoch {} were left out", step, sample.epoch, name,
               source.absent, source.epoch);
       whole_epochs_[name] += source.whole;
-      source = {.epoch = sample.epoch,
-                .absent = static_cast<int64_t>(source.seen.size()),
-                .seen = std::vector<bool>(source.seen.size())};
+      const int64_t size = record_->order.sizes()[sample.source];
+      source.epoch = sample.epoch;
+      source.renew(size);
     }
-    require(!source.seen[static_cast<size_t>(sample.index)], "step {}: sample {} of {} comes again in epoch {}", step,
-            sample.index, name, sample.epoch);
+    require(sample.of_rest == source.of_rest && !source.seen[static_cast<size_t>(sample.index)],
+            "step {}: sample {} of {} comes again in epoch {}", step, sample.index, name, sample.epoch);
     source.seen[static_cast<size_t>(sample.index)] = true;
     source.absent--;
   }
 
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
-    for (size_t i = 0; i < sources_.size(); i++) {
-      const Source& s = sources_[i];
-      const std::string& name = record_->names[i];
-      const auto size = static_cast<int64_t>(s.seen.size()), seen = std::count(s.seen.begin(), s.seen.end(), true);
-      const auto found = whole_epochs_.find(name);
-      lines.push_back(fmt::format("{}: {} whole epochs seen; of epoch {}, {} of {} samples", name,
+    for (size_t i = 0; i < record_->sources.size(); i++) {
+      const Source& s = sources_.at(record_->order.begins()[i].key);
+      const auto size = std::ssize(s.seen);
+      const auto seen = std::count(s.seen.begin(), s.seen.end(), true);
+      const auto found = whole_epochs_.find(s.name);
+      lines.push_back(fmt::format("{}: {} whole epochs seen; of {}epoch {}, {} of {} samples", s.name,
                                   (found == whole_epochs_.end() ? 0 : found->second) + (s.whole && seen == size),
-                                  s.epoch, seen, size));
-      if (i < record_->left_out.size() && record_->left_out[i] > 0)
-        lines.back() += fmt::format("; an epoch leaves out its last {}, too few for a sample",
-                                    counted(record_->left_out[i], "token"));
+                                  s.of_rest ? "the rest of " : "", s.epoch, seen, size));
+      if (const int64_t left_out = record_->sources[i].left_out; left_out > 0)
+        lines.back() +=
+            fmt::format("; an epoch leaves out its last {}, too few for a sample", counted(left_out, "token"));
     }
     return lines;
   }
 
  private:
   struct Source {
+    std::string name;
+    SampleCut cut;
     int64_t epoch = 0;
     int64_t absent = 0;  // samples still to come
+    bool of_rest = false;
+    int64_t part = 0;  // tokens that its samples are cut from
     std::vector<bool> seen;
     bool whole = true;  // the audit saw the epoch from its begin
+
+    void renew(int64_t samples) {
+      seen.assign(static_cast<size_t>(samples), false);
+      absent = samples;
+      of_rest = false;
+      part = cut.tokens - 1;
+      whole = true;
+    }
   };
+
+  // A source whose samples before `n` the audit did not see.
+  static Source begun(const OrderRecord& record, size_t i, int64_t n) {
+    Source source{.name = record.sources[i].name, .cut = record.cut_of(i), .seen = {}};
+    const SourceBegin& begin = record.order.begins()[i];
+    const int64_t size = record.order.sizes()[i];
+    const int64_t taken = begin.taken + record.order.taken(i, n);
+    source.epoch = begin.epoch;
+    if (taken < begin.rest) {
+      source.renew(begin.rest);
+      source.of_rest = true;
+      source.part = begin.rest * source.cut.sequence_length;
+      source.absent -= taken;
+      source.whole = false;
+      return source;
+    }
+    const int64_t of_whole = taken - begin.rest;
+    source.epoch += of_whole / size + (begin.rest > 0);
+    source.renew(size);
+    source.absent -= of_whole % size;
+    source.whole = of_whole % size == 0;
+    return source;
+  }
+
+  // A source that goes on, maybe cut in another way.
+  Source gone_on(Source source, const OrderRecord& record, size_t i, int64_t step) {
+    const SourceBegin& begin = record.order.begins()[i];
+    const SampleCut cut = record.cut_of(i);
+    source.name = record.sources[i].name;
+    if (cut == source.cut) {
+      const bool ended = source.absent == 0 && begin.epoch == source.epoch + 1 && begin.taken == 0;
+      const auto taken = std::ssize(source.seen) - source.absent;
+      require(ended || (begin.epoch == source.epoch && begin.taken == taken && (begin.rest > 0) == source.of_rest),
+              "step {}: {} goes on behind {} samples of epoch {}, but it was behind {} of epoch {}", step, source.name,
+              begin.taken, begin.epoch, taken, source.epoch);
+      return source;
+    }
+    // What the epoch has not had yet, and what the source got since.
+    const int64_t had = (std::ssize(source.seen) - source.absent) * source.cut.sequence_length;
+    const bool untouched = had == 0 && !source.of_rest;
+    const int64_t unseen = source.part - had + cut.tokens - source.cut.tokens;
+    const int64_t size = record.order.sizes()[i];
+    const int64_t rest = cut.masked ? begin.rest : unseen / cut.sequence_length;
+    const bool next = begin.epoch == source.epoch + 1 && begin.taken == 0 && begin.rest == 0;
+    require(begin.taken == 0 && ((untouched && begin.rest == 0 && begin.epoch == source.epoch) ||
+                                 (!untouched && begin.epoch == source.epoch && begin.rest == rest && rest > 0) ||
+                                 (!untouched && next && (cut.masked || rest == 0))),
+            "step {}: {} goes on with {} samples of the rest of epoch {}, but {} tokens of epoch {} are left, which are "
+            "{}: samples come twice or are left out",
+            step, source.name, begin.rest, begin.epoch, unseen, source.epoch, rest);
+    if (next) whole_epochs_[source.name] += source.whole;
+    const bool whole = source.whole;
+    source.cut = cut;
+    source.epoch = begin.epoch;
+    source.renew(begin.rest > 0 ? begin.rest : size);
+    if (begin.rest > 0) {
+      source.of_rest = true;
+      source.part = unseen;
+      source.whole = whole;
+    }
+    return source;
+  }
+
   const OrderRecord* record_ = nullptr;
-  std::vector<Source> sources_;
+  std::map<uint64_t, Source> sources_, left_;  // by key; left_: not in the present order
   std::map<std::string, int64_t> whole_epochs_;
 };
 
@@ -145,12 +227,15 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
     const size_t was = next;
     while (next < orders.size() && orders[next].sample <= step.first) next++;
     require(next > 0, "step {}: no checkpoint says in which order sample {} came", step.step, step.first);
-    if (next != was || !before) epochs.begin(orders[next - 1], step.first);
+    if (next != was || !before) epochs.begin(orders[next - 1], step.step, step.first);
     if (next != was && before)
-      lines.push_back(
-          fmt::format("from step {} on, with sample {}, the order of samples is another, as "
-                      "checkpoint.allow_changes permitted: epochs are counted anew",
-                      step.step, step.first));
+      lines.push_back(fmt::format(
+          "from step {} on, with sample {}, the order of samples is another, as checkpoint.allow_changes permitted: {}",
+          step.step, step.first,
+          orders[next - 1].counts_from_start
+              ? "an older Megalith read its place in the new order, so samples may have come twice or never, and epochs "
+                "are counted anew"
+              : "each source goes on where it was"));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
       lines.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so they were read but not trained on",
@@ -224,7 +309,7 @@ Audit audit_run(const std::string& run_folder) {
             "{} does not say in which order samples came; it is from before checkpoints did, and its run cannot be "
             "audited",
             path);
-      for (const nlohmann::json& order : manifest.state.at("orders")) orders.push_back(order_from(order));
+      orders = orders_from(manifest.state.at("orders"));
     } catch (const nlohmann::json::exception& e) {
       FAIL("{}: the state in its manifest is not understood ({}); was it written by another program?", path, e.what());
     }

@@ -81,7 +81,7 @@ class Run {
   const std::unique_ptr<Tokenizer> tokenizer_;
   RankContext work_;
   const TextSampler samples_;
-  const Inputs inputs_;
+  Inputs inputs_;
   const std::unique_ptr<RunFolder> folder_;
   Preemption preemption_;
   Checkpointer checkpointer_;

@@ -85,9 +85,10 @@ Trainer& Run::open_trainer() {
 
 policy::State Run::begin_or_resume() {
   log_run_header(config_, session_, work_, threads_);
+  const std::optional<Progress> resumed = checkpointer_.resume();
+  checkpointer_.go_on_in(inputs_.data);
   if (session_.rank() == 0)  // it reads tokens
     log_data(config_, inputs_.data, inputs_.held_out ? &*inputs_.held_out : nullptr, inputs_.trained_on_held_out);
-  const std::optional<Progress> resumed = checkpointer_.resume();
   if (resumed) {
     log_info("resumed after step {}", resumed->step);
   } else if (!config_.checkpoint.init_from.empty()) {
@@ -134,7 +135,7 @@ Rates Run::rates() const {
           .peak_flops = work_.device.world == World::cuda ? peak_flops(device::properties().name) : 0,
           .devices = session_.size(),
           .steps = config_.train.steps,
-          .tokens_before = state_.progress.sequences * T,
+          .tokens_before = checkpointer_.tokens_of(state_.progress.sequences),
           .memory = load_.memory,
           .process = load_.process};
 }
