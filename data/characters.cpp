@@ -150,4 +150,19 @@ bool CharacterSet::contains(char32_t code_point) const {
   return after != ranges_.begin() && code_point <= std::prev(after)->last;
 }
 
+namespace {
+bool is_stripped(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+}  // namespace
+
+std::string_view stripped(std::string_view text) {
+  const uint8_t *begin = bytes_of(text), *end = begin + text.size();
+  while (begin < end && is_stripped(character_at(begin, end).code_point)) begin += character_at(begin, end).bytes;
+  while (begin < end && is_stripped(character_before(begin, end).code_point)) end -= character_before(begin, end).bytes;
+  return {reinterpret_cast<const char*>(begin), static_cast<size_t>(end - begin)};
+}
+
 }  // namespace megalith

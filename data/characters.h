@@ -74,6 +74,9 @@ class CharacterSet {
   std::vector<CodePoints> ranges_;
 };
 
+// Returns the text without the blanks that Python's str.strip takes off.
+std::string_view stripped(std::string_view text);
+
 // Returns the category of a code point, a number of utf8proc's.
 uint8_t category_of(char32_t code_point);
 bool is_letter(uint8_t category);

@@ -99,7 +99,8 @@ ChatTemplate template_from(const Json& file, const std::string& path) {
   chat.trim = all.flag("trim");
   if (const Json* json = all.member("system")) {
     Section part(*json, "\"system\"", path);
-    chat.system = {part.text("before"), part.text("after"), part.flag("in_user"), part.flag("skip_empty")};
+    chat.system = {part.text("before"), part.text("after"), part.flag("in_user"), part.flag("skip_empty"), {}};
+    if (part.member("default")) chat.system->otherwise = part.text("default");
     part.check_no_other();
   }
   const Json *user = all.member("user"), *assistant = all.member("assistant");
@@ -119,26 +120,13 @@ ChatTemplate template_from(const Json& file, const std::string& path) {
   return chat;
 }
 
-// The blanks that Python's str.strip takes off, as the templates' filter `trim` does.
-bool is_stripped(char32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const uint8_t *begin = bytes_of(text), *end = begin + text.size();
-  while (begin < end && is_stripped(character_at(begin, end).code_point)) begin += character_at(begin, end).bytes;
-  while (begin < end && is_stripped(character_before(begin, end).code_point)) end -= character_before(begin, end).bytes;
-  return {reinterpret_cast<const char*>(begin), static_cast<size_t>(end - begin)};
-}
-
 // Writes messages one after the other.
 class Renderer {
  public:
   explicit Renderer(const ChatTemplate& chat) : chat_(chat) { out_.text = chat.begin; }
 
   void add(const ChatMessage& message) {
-    const std::string_view content = chat_.trim ? trimmed(message.content) : std::string_view(message.content);
+    const std::string_view content = chat_.trim ? stripped(message.content) : std::string_view(message.content);
     if (message.role == "system") return system(content);
     if (message.role == "user") {
       out_.text += chat_.user.before;
@@ -187,6 +175,9 @@ RenderedChat render(const ChatTemplate& chat, std::span<const ChatMessage> messa
   const std::string why = why_no_conversation(chat, messages);
   CHECK(why.empty(), "the messages are no conversation: {}", why);
   Renderer renderer(chat);
+  const bool lacks_system = chat.system && chat.system->otherwise && messages[0].role != "system";
+  const ChatMessage otherwise{"system", lacks_system ? *chat.system->otherwise : ""};
+  if (lacks_system) renderer.add(otherwise);
   for (const ChatMessage& message : messages) renderer.add(message);
   return renderer.take();
 }
@@ -227,6 +218,7 @@ std::string chat_template_file(const ChatTemplate& chat) {
                       {"after", chat.system->after},
                       {"in_user", chat.system->in_user},
                       {"skip_empty", chat.system->skip_empty}};
+  if (chat.system && chat.system->otherwise) file["system"]["default"] = *chat.system->otherwise;
   file["user"] = {{"before", chat.user.before}, {"after", chat.user.after}};
   file["assistant"] = {{"before", chat.assistant.before},
                        {"lead", chat.assistant.lead},

@@ -14,6 +14,7 @@
 //
 //   {"begin": TEXT,                                    before the first message
 //    "system":    {"before", "after": TEXT,
+//                  "default": TEXT,                    it is written where a conversation has none
 //                  "in_user": true,                    it stands inside the next user message, behind its `before`
 //                  "skip_empty": true},                an empty one is left out; without "system" there may be none
 //    "user":      {"before", "after": TEXT},
@@ -43,6 +44,7 @@ struct ChatTemplate {
   struct System {
     std::string before, after;
     bool in_user = false, skip_empty = false;
+    std::optional<std::string> otherwise{};  // "default"; none: nothing is written
     bool operator==(const System&) const = default;
   };
   struct User {

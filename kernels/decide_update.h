@@ -26,6 +26,7 @@ struct UpdateRules {
   double max_norm = 0;       // clips to this norm; 0: off
   double skip_above = 0;     // skips gradients above this many times the median of earlier norms; 0: off
   int64_t most_skipped = 3;  // in a row, without overflows; beyond it every step is skipped
+  bool counts = true;        // some token of the step counts in the loss
   LossScaling loss_scaling{};
 };
 
@@ -35,6 +36,7 @@ enum class Decision {
   spike,       // the norm is too large
   over,        // most_skipped is exceeded
   overflow,    // the norm is not finite, and the loss scale may fall
+  nothing,     // no token counts, so that there is no mean and no gradient
 };
 
 // A tensor of f64 on the device. All 0, but for the loss scale, before the first update.
@@ -65,7 +67,7 @@ inline Tensor next_loss_scale_of(const Tensor& state) { return state.flat(7, 8);
 static_assert(offsetof(UpdateState, next_loss_scale) == 7 * sizeof(double));
 
 // state (UpdateState::numel) f64; sums (n) f64: square sums of n - 1 parts of the gradient, then the loss. A skipped
-// step changes neither updates nor norms.
+// step changes neither updates nor norms. One of which no token counts is not among those skipped in a row.
 void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
 
 // The decision, shared by both implementations, once norm and median are in the state. Returns true for an update,
@@ -79,6 +81,7 @@ constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss)
     if (!finite(loss)) return Decision::not_finite;
     if (!finite(norm))
       return scaling.dynamic && state.loss_scale > scaling.minimum ? Decision::overflow : Decision::not_finite;
+    if (!rules.counts) return Decision::nothing;
     return state.median > 0 && norm > rules.skip_above * state.median ? Decision::spike : Decision::update;
   }();
   state.decision = static_cast<double>(decision);
@@ -89,6 +92,7 @@ constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss)
       state.next_loss_scale = state.loss_scale / 2 > scaling.minimum ? state.loss_scale / 2 : scaling.minimum;
     return false;
   }
+  if (decision == Decision::nothing) return false;
   if (decision != Decision::update) {
     state.skipped += 1;
     return false;

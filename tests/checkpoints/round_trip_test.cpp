@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"
 #include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"

@@ -236,17 +236,46 @@ TEST(Answers, EvaluationsCountWhatCounts) {
   EXPECT_NE(result.out.find(fmt::format("{:.0f} tokens", counted)), std::string::npos) << result.out;
 }
 
-TEST(Answers, AStepWhereNothingCountsIsSaid) {
+TEST(Answers, AStepWhereNothingCountsIsSkipped) {
   SKIP_WITHOUT_SFT();
   const Scratch scratch;
   prepare_rows(scratch, "chatml", 4);  // rows 2 and 3 count nothing
   write_answers_config(scratch, "chatml");
-  const Result result = train(scratch.folder(), 1, {"batch.global_batch_size=2", "train.steps=2"});
-  EXPECT_NE(result.text().find("step 2: no token of samples"), std::string::npos) << result.text();
-  const std::vector<Step> steps = read_steps(scratch / "run");
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[1].loss, 0);
-  EXPECT_EQ(steps[1].grad_norm, 0);
+  for (const int ranks : {1, 2}) {
+    const std::string out = fmt::format("on-{}", ranks);
+    const Result result = train(scratch.folder(), ranks, {"batch.global_batch_size=2", "train.steps=2", "checkpoint.every=1",
+                                                          "optimizer.weight_decay=0.5", "run.output=" + out});
+    EXPECT_NE(result.text().find("step 2 is skipped, 1 in all: no token of samples"), std::string::npos) << result.text();
+    const std::vector<nlohmann::json> lines = read_metrics(scratch / out);
+    EXPECT_TRUE(lines.back().at("loss").is_null()) << lines.back();
+    EXPECT_EQ(lines.back().at("skipped"), "no token counts");
+    const std::string folder = out + "/checkpoints/step-0000000";
+    const std::string diff = run(megalith({"checkpoint", "diff", folder + "1", folder + "2"}), scratch.folder()).out;
+    EXPECT_NE(diff.find("and 0 of "), std::string::npos) << "no weight and no moment moves: " << diff;
+  }
+}
+
+// A mean over nothing is no 0: not of a set to train on, nor of one to evaluate on, nor of its first sequences.
+TEST(Answers, ASetWithoutATokenThatCountsIsRefused) {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 40; i++)
+    lines += fmt::format("{{\"messages\":[{{\"role\":\"user\",\"content\":\"q{0}\"}},"
+                         "{{\"role\":\"assistant\",\"content\":\"a{0}\"}}]}}\n", i);
+  write_file(scratch / "c.jsonl", lines);
+  succeed(megalith({"prepare", "--text", "c.jsonl", "--template", "plain", "--tokenizer", "bytes", "--validation", "0.2",
+                    "--out", "data"}),
+          scratch);
+  std::filesystem::copy(scratch / "data", scratch / "none");
+  std::filesystem::copy(scratch / "data/tokenizer", scratch / "none/tokenizer");
+  for (const char* part : {"train", "validation"}) {
+    const std::string mask = scratch / fmt::format("none/{}.mask", part);
+    write_file(mask, std::string(std::filesystem::file_size(mask), '\0'));
+  }
+  write_file(scratch / "c.toml", "[model]\nlayers = 1\nhidden = 16\nheads = 2\ncontext = 96\n[train]\nsteps = 1\n");
+  expect_refused(megalith({"train", "c.toml", "data.train=none"}), scratch, {"data.train = none", "counts in the loss"});
+  expect_refused(megalith({"train", "c.toml", "data.train=data", "data.validation=none/validation.bin"}), scratch,
+                 {"data.validation = none/validation.bin", "counts in the loss"});
 }
 
 TEST(Answers, WhatCannotBeTrainedOnIsRefused) {

@@ -104,6 +104,7 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                }
                Decision decision = Decision::update;
                if (median > 0 && norm > rules.skip_above * median) decision = Decision::spike;
+               if (!rules.counts) decision = Decision::nothing;
                if (!std::isfinite(norm) || !std::isfinite(loss)) decision = Decision::not_finite;
                if (!std::isfinite(norm) && std::isfinite(loss) && scaling.dynamic && factor > scaling.minimum)
                  decision = Decision::overflow;
@@ -129,7 +130,7 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                  state.overflows++;
                  if (state.overflows >= double(scaling.delayed_shift))
                    state.next_loss_scale = std::max(scaling.minimum, factor / 2);
-               } else {
+               } else if (decision != Decision::nothing) {
                  state.skipped++;
                }
                d["state"] = values_of(state);
@@ -278,7 +279,7 @@ UpdateState at_scale(double loss_scale, double overflows, double good_steps) {
 }
 std::vector<Case> decide_update_cases() {
   const double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const UpdateRules clip{.max_norm = 1}, guard{.max_norm = 1, .skip_above = 2};
+  const UpdateRules clip{.max_norm = 1}, uncounted{.counts = false}, guard{.max_norm = 1, .skip_above = 2};
   const LossScaling falling{.initial = 16, .dynamic = true, .minimum = 2, .window = 5, .delayed_shift = 2};
   const UpdateRules scaled{.max_norm = 1, .loss_scaling = falling},
       scaled_guard{.skip_above = 2, .loss_scaling = falling}, fixed{.loss_scaling = {.initial = 8}};
@@ -288,6 +289,8 @@ std::vector<Case> decide_update_cases() {
   long_ago.insert(long_ago.begin(), 200, 1000.0);
   return {decide_update_case("nothing", {0, 3}, clip, {}),
           decide_update_case("no parts", {3}, clip, {}),
+          decide_update_case("no token counts", {0, 0}, uncounted, mixed(16), 2),
+          decide_update_case("no token counts, and not finite", {infinite, 0}, uncounted, mixed(16), 2),
           decide_update_case("small", {0.25, 3}, clip, {}),
           decide_update_case("large", {4, 5, 3}, clip, {}),
           decide_update_case("not clipped", {4, 5, 3}, {}, {}),

@@ -17,6 +17,7 @@ const char* name_of(Act act) {
     case Act::train: return "train";
     case Act::report: return "report";
     case Act::log_overflow: return "log_overflow";
+    case Act::log_nothing: return "log_nothing";
     case Act::log_bad_step: return "log_bad_step";
     case Act::keep_bad_step: return "keep_bad_step";
     case Act::check_preemption: return "check_preemption";
@@ -121,6 +122,14 @@ std::vector<Row> steps_and_their_ends() {
        launched(3),
        {StepEnded{.outcome = StepOutcome::overflow}},
        "log_overflow train report"},
+      {"a step of which no token counts",
+       launched(3),
+       {StepEnded{.outcome = StepOutcome::nothing}},
+       "log_nothing train report"},
+      {"no bad one among them ends the run",
+       with(launched(7), one_bad),
+       {StepEnded{.outcome = StepOutcome::nothing}},
+       "log_nothing train report"},
       {"a step that is bad", launched(3), {StepEnded{.outcome = bad}}, "log_bad_step keep_bad_step train report"},
       {"too many bad steps, of which the last update is saved",
        with(launched(6), one_bad, [](State& s) { s.last_update = {.step = 4, .sequences = 8}; }),

@@ -334,6 +334,25 @@ TEST_F(RunFingerprintTest, SourcesOfTwoTokenizersDoNotBlend) {
               path("b/train.bin"), "another than that in", "prepare all sources");
 }
 
+TEST_F(RunFingerprintTest, LeaveHoldsForOneStart) {
+  train();
+  train({"train.steps=4", "optimizer.learning_rate=0.001", "checkpoint.allow_changes=true"});
+  EXPECT_FALSE(load_config(path("run/config.toml")).checkpoint.allow_changes);
+  EXPECT_SAYS(refusal({"train.steps=5", "optimizer.learning_rate=0.002"}), "optimizer.learning_rate", "allow_changes");
+}
+
+TEST_F(RunFingerprintTest, WhatIsNotRefusedIsTold) {
+  prepared("b", "other words of a text that is held out\n", "bytes");
+  const std::string a = "data.validation=" + path("a/train.bin"), b = "data.validation=" + path("b/train.bin");
+  train({a, "data.allow_overlap=true"});
+  train({a, "data.allow_overlap=true", "train.steps=4"});
+  EXPECT_EQ(read("run/log.txt").find("changed: "), std::string::npos);
+  train({b, "train.steps=5", "precision.compute=bf16", "precision.master=bf16",
+         "precision.moments=bf16"});
+  EXPECT_SAYS(read("run/log.txt"), "warning: changed: data.validation: ", "so far", "not comparable",
+              "changed: precision.master: \"fp32\" so far, \"bf16\" from here on", "changed: precision.moments: ");
+}
+
 // Four starts, one of them with another seed, and many epochs.
 TEST_F(RunFingerprintTest, TheLedgerOfARunInPieces) {
   const Overrides small{"batch.sequence_length=16", "checkpoint.allow_changes=true"};

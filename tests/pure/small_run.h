@@ -109,7 +109,7 @@ struct SmallRun {
   }
   // The update of a step alone, from the gradients that the units have and these sums.
   void update(int64_t s, Tensor sums) {
-    trainer.optimizer().decide(runtime.stream, s, sums);
+    trainer.optimizer().decide(runtime.stream, s, sums, true);
     const Program program = training_program(plan);
     const auto decision = std::ranges::find(program, Instruction::Op::decide, &Instruction::op);
     for (auto i = decision + 1; i != program.end(); ++i)

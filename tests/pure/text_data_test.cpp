@@ -10,7 +10,7 @@
 #include "data/largest_ids.h"
 #include "data/prepare.h"
 #include "tests/message_of.h"
-#include "trainer/step/held_out_overlap.h"
+#include "trainer/step/data_overlap.h"
 
 namespace megalith {
 namespace {
@@ -138,6 +138,32 @@ TEST_F(TextDataTest, WhatIsHeldOutIsNotTrainedOnUnderAnotherName) {
   config.data.allow_overlap = true;
   for (const char* name : {"held.bin", "copy.bin"}) EXPECT_TRUE(overlaps(path(name))) << name;
   EXPECT_FALSE(overlaps(path("other.bin")));
+}
+
+TEST_F(TextDataTest, AFileUnderTwoNamesIsTold) {
+  std::string a, b;
+  for (int i = 0; i < 200; i++) {
+    a += {static_cast<char>(1 + i % 7), '\0'};
+    b += {static_cast<char>(2 + i % 5), '\0'};
+  }
+  fs::create_directory(path("p"));
+  write("a.bin", a);
+  write("b.bin", b);
+  for (const char* name : {"copy.bin", "p/a.bin", "p/copy.bin"}) write(name, a);
+  fs::create_symlink("a.bin", path("soft.bin"));
+  fs::create_hard_link(path("a.bin"), path("hard.bin"));
+  Config config = of_vocabulary(30000);
+  config.batch.sequence_length = 8;
+  const auto told = [&](const std::string& train) {
+    return files_trained_on_twice(open_data("data.train", train, config, false, 0, 1));
+  };
+  for (const char* name : {"soft.bin", "hard.bin", "copy.bin", "p/*.bin"}) {
+    const std::vector<std::string> lines = told(path("a.bin") + " 1\n" + path("b.bin") + " 1\n" + path(name) + " 1\n");
+    EXPECT_EQ(lines.size(), name == std::string("p/*.bin") ? 2u : 1u) << name;
+    EXPECT_NE(lines.front().find("twice as often"), std::string::npos) << lines.front();
+  }
+  EXPECT_EQ(told(path("p/*.bin")).size(), 1u);
+  EXPECT_TRUE(told(path("a.bin") + " 1\n" + path("b.bin") + " 1\n").empty());
 }
 
 // The tokenizer or a key names it, or it is not known; without documents that are kept apart nobody asks.

@@ -255,6 +255,8 @@ bool Checkpointer::check_manifest(const CheckpointReader& reader) const {
   std::vector<std::string> changes;
   if (fingerprint_) changes = check_fingerprint(name, manifest.state, manifest.step, *fingerprint_, config_);
   for (const std::string& line : changes) log_info("{}", line);
+  if (fingerprint_)
+    for (const std::string& line : told_changes(manifest.state, *fingerprint_)) log_warning("changed: {}", line);
   if (const std::string values = what_is_not_finite(manifest); !values.empty())
     log_warning("{} holds {}", name, values);
   return !changes.empty() && manifest.state.contains("course");

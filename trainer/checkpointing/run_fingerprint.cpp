@@ -35,6 +35,7 @@ bool matters(const std::string& key, const Config& config) {
 }
 
 using Settings = std::map<std::string, std::string>;
+constexpr const char* held_out_key = "data.validation";
 
 // The keys by which a rate decays, once it does.
 bool is_of_decay(const std::string& key) {
@@ -127,7 +128,8 @@ std::string hash_of_tokens(const TokenStream& stream, int64_t tokens) {
   return hex(sum.value());
 }
 
-RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data) {
+RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
+                               const Loader* held_out) {
   RunFingerprint fingerprint;
   if (tokenizer) {
     fingerprint.tokenizer = hash_of(*tokenizer);
@@ -147,7 +149,11 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
                                    .tokens_hash = hash_of_tokens(stream, stream.size())});
   }
   for (const auto& [key, value] : key_values(config))
-    if (matters(key, config)) fingerprint.settings[key] = value;
+    if (matters(key, config))
+      fingerprint.settings[key] = value;
+    else if (key == "precision.master" || key == "precision.moments" || key == "precision.stochastic_rounding")
+      fingerprint.told[key] = value;
+  if (held_out) fingerprint.told[held_out_key] = content_of_sources(*held_out);
   return fingerprint;
 }
 
@@ -155,7 +161,8 @@ nlohmann::json to_json(const RunFingerprint& fingerprint) {
   return {{"tokenizer", fingerprint.tokenizer},
           {"tokenizer_name", fingerprint.tokenizer_name},
           {"sources", to_json(fingerprint.sources)},
-          {"settings", fingerprint.settings}};
+          {"settings", fingerprint.settings},
+          {"told", fingerprint.told}};
 }
 
 RunFingerprint run_fingerprint_from(const nlohmann::json& json) {
@@ -164,6 +171,7 @@ RunFingerprint run_fingerprint_from(const nlohmann::json& json) {
   fingerprint.tokenizer_name = json.at("tokenizer_name").get<std::string>();
   for (const nlohmann::json& source : json.at("sources")) fingerprint.sources.push_back(source_from(source));
   fingerprint.settings = json.at("settings").get<std::map<std::string, std::string>>();
+  fingerprint.told = json.value("told", std::map<std::string, std::string>());
   return fingerprint;
 }
 
@@ -202,6 +210,21 @@ std::string other_decay(const nlohmann::json& state, const RunFingerprint& here,
     for (const std::string& line : differences(there, here.settings))
       if (is_of_decay(line.substr(0, line.find(':')))) text += (text.empty() ? "" : "; ") + line;
   return text;
+}
+
+std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here) {
+  std::vector<std::string> lines;
+  if (!state.contains("course")) return lines;
+  const std::map<std::string, std::string> there = run_fingerprint_from(state.at("course")).told;
+  for (const auto& [key, value] : here.told) {
+    const auto then = there.find(key);
+    if (then == there.end() || then->second == value) continue;
+    lines.push_back(fmt::format("{}: {} so far, {} from here on; {}", key, then->second, value,
+                                key == held_out_key
+                                    ? "losses on it are not comparable with those before"
+                                    : "the state is rounded to its new type, or what was rounded stays so"));
+  }
+  return lines;
 }
 
 std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,

@@ -30,10 +30,12 @@ struct RunFingerprint {
   std::string tokenizer_name;  // folder and size, for messages
   std::vector<Source> sources;
   std::map<std::string, std::string> settings;  // keys of the config and their values as TOML
+  std::map<std::string, std::string> told{};    // the same of changes that a resume tells and does not refuse
 };
 
-// Reads the files of the sources. `tokenizer` may be null.
-RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data);
+// Reads the files of the sources. `tokenizer` and `held_out` may be null.
+RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
+                               const Loader* held_out);
 
 std::string hash_of(const Tokenizer& tokenizer);
 
@@ -55,6 +57,9 @@ std::vector<std::string> differences(const RunFingerprint& there, const RunFinge
 // Returns the keys of the decay that differ and do not count, with both values; empty: none. So a run is extended or
 // cooled down from a checkpoint at its highest rate. Throws nlohmann's exceptions.
 std::string other_decay(const nlohmann::json& state, const RunFingerprint& here, int64_t step);
+
+// Returns a line for each change that a resume tells without refusing it: other held-out data, other types of the state.
+std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here);
 
 // Throws Error where a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers
 // differ, or something else does and checkpoint.allow_changes is not set. `what` begins the message. Returns lines for

@@ -59,11 +59,11 @@ void Optimizer::initialize(Stream& s) {
 
 Tensor Optimizer::loss_scale() const { return loss_scaling_.initial > 0 ? next_loss_scale_of(decision_) : Tensor{}; }
 
-void Optimizer::decide(Stream& s, int64_t step, Tensor sums) {
+void Optimizer::decide(Stream& s, int64_t step, Tensor sums, bool counts) {
   learning_rate_ = learning_rate_at(config_, step);
   muon_learning_rate_ = learning_rate_at(muon_rates(config_), step);
   rounding_key_ = rounding_key(seed_, step);
-  rule_->decide(s, decision_, sums, learning_rate_);
+  rule_->decide(s, decision_, sums, learning_rate_, counts);
 }
 
 void Optimizer::obey(Stream& s, const Instruction& i) {

@@ -25,7 +25,7 @@ class Optimizer {
 
   // Decides what `step`, counted from 0, does with the gradients, from the sums of all ranks: decide_update.h. Its
   // learning rate is that of the updates that follow.
-  void decide(Stream& s, int64_t step, Tensor sums);
+  void decide(Stream& s, int64_t step, Tensor sums, bool counts);
   // fetch_state, await_state, update and put_state, and those of momentum, of the step that was decided last. An update
   // of matrices finds their directions where their gradients were.
   void obey(Stream& s, const Instruction& i);

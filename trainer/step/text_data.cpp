@@ -239,6 +239,20 @@ void check_begins(const std::string& key, const std::vector<TokenStream>& stream
         key, stream.path());
 }
 
+// Error: a source of which no token counts, so that its mean loss would be over nothing.
+void check_counts(const std::string& key, const Loader& loader) {
+  for (size_t i = 0; i < loader.streams().size(); i++) {
+    const Packs* packs = loader.packs(i);
+    if (!packs) continue;
+    int64_t counted = 0;
+    for (int64_t sequence = 0; sequence < packs->size() && counted == 0; sequence++) counted += packs->counted(sequence);
+    CHECK(counted > 0,
+          "{} = {}: none of its {} counts in the loss, as the mask beside it says; prepare conversations with answers, "
+          "or leave it out",
+          key, loader.streams()[i].path(), megalith::counted(loader.streams()[i].size(), "token"));
+  }
+}
+
 }  // namespace
 
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
@@ -247,8 +261,10 @@ Loader open_data(const std::string& key, const std::string& sources, const Confi
   for (const TokenStream& stream : opened.streams)
     if (!stream.is_masked()) check_length(key, stream, config.batch.sequence_length);
   check_begins(key, opened.streams);
-  return Loader(std::move(opened.streams), Blend(std::move(opened.shares)), config.batch.sequence_length, shuffle,
+  Loader loader(std::move(opened.streams), Blend(std::move(opened.shares)), config.batch.sequence_length, shuffle,
                 static_cast<uint64_t>(config.data.seed), config.data.pack);
+  check_counts(key, loader);
+  return loader;
 }
 
 Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks) {
@@ -348,6 +364,10 @@ std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* toke
   if (config.data.validation.empty()) return std::nullopt;
   HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks, checked)};
   held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
+  CHECK(held.targets() > 0,
+        "data.validation = {}: none of the tokens of its first {} counts in the loss; evaluate more of it with "
+        "train.evaluate_batches",
+        config.data.validation, counted(held.sequences, "sequence"));
   if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);
   return held;
 }

@@ -100,7 +100,7 @@ void Trainer::obey(const Instruction& i) {
     case Op::sum_norms: return sum_norms();
     case Op::decide:
       if (copy_) copy_->wait();  // of what the updates change
-      return optimizer_.decide(runtime_.stream, step_, sums_);
+      return optimizer_.decide(runtime_.stream, step_, sums_, !plan_.masked || stage_.counted() > 0);
     case Op::send_momentum:
     case Op::orthogonalize:
     case Op::await_directions: return directions_.obey(i);
@@ -198,7 +198,7 @@ double Trainer::evaluate(int64_t sequences, Feed feed) {
 
 double Trainer::mean_loss(double sum, int64_t counted) const {
   if (!plan_.masked) return sum;  // the shares are of the mean
-  return counted > 0 ? sum / static_cast<double>(counted) : sum;
+  return sum / static_cast<double>(counted);
 }
 
 void Trainer::share_of_loss(Tensor share) {

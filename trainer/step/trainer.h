@@ -21,7 +21,7 @@ namespace megalith {
 // StepScalars are what a step reports to the host.
 struct StepScalars {
   // The same on every rank.
-  double loss = 0;       // mean over the tokens of the global batch that count, before the update; 0 if none does
+  double loss = 0;       // mean over the tokens of the global batch that count, before the update; NaN if none does
   int64_t counted = 0;   // such tokens
   double grad_norm = 0;  // of the global gradient, before clipping
   Decision decision = Decision::update;

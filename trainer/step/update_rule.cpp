@@ -26,8 +26,10 @@ class AdamWRule : public UpdateRule {
 
   std::vector<State> states() const override { return {{"moments/first"}, {"moments/second"}}; }
 
-  void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate) const override {
-    decide_update(s, decision, sums, rules_, adamw(learning_rate, false));
+  void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const override {
+    UpdateRules rules = rules_;
+    rules.counts = counts;
+    decide_update(s, decision, sums, rules, adamw(learning_rate, false));
   }
 
   void update(Stream& s, const Elements& e, Tensor decision, double learning_rate,

@@ -11,7 +11,7 @@
 #include "trainer/job/memory_check.h"
 #include "trainer/machine/machine.h"
 #include "trainer/step/checked_tokens.h"
-#include "trainer/step/held_out_overlap.h"
+#include "trainer/step/data_overlap.h"
 
 namespace megalith {
 
@@ -46,11 +46,13 @@ Inputs open_inputs(const Config& config, const Session& session, RankContext& wo
                           .fingerprint = {}});
     if (inputs->held_out && session.rank() == 0)
       inputs->trained_on_held_out = trains_on_held_out(config, inputs->data, *inputs->held_out);
+    if (session.rank() == 0) inputs->trained_on_twice = files_trained_on_twice(inputs->data);
     const DeviceChoice& device = work.device;
     check_memory({{device.world, work.rehearsal.memory, work.process_memory(threads).to_come()}},
                  session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;
-    inputs->fingerprint = run_fingerprint(config, tokenizer, inputs->data);
+    inputs->fingerprint = run_fingerprint(config, tokenizer, inputs->data,
+                                          inputs->held_out ? &inputs->held_out->loader : nullptr);
     check_start(config, *inputs->fingerprint);
   });
   return std::move(*inputs);

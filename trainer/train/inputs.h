@@ -20,6 +20,7 @@ struct Inputs {
   Loader data;
   std::optional<HeldOut> held_out;
   bool trained_on_held_out = false;
+  std::vector<std::string> trained_on_twice = {};  // files_trained_on_twice(), on rank 0
   std::optional<RunFingerprint> fingerprint;  // on rank 0
 };
 

@@ -55,7 +55,7 @@ struct See {
     s.save_due = s.save_due || e.save;
     s.save_phase_done = e.save_phase_done;
     const bool bad = e.outcome == StepOutcome::bad;
-    if (e.has_loss || bad) s.progress.stability.record(step, bad, e.loss);
+    if (e.outcome != StepOutcome::nothing) s.progress.stability.record(step, bad, e.loss);
     if (e.outcome == StepOutcome::updated) {
       s.progress.skipped_in_a_row = 0;
       s.last_update = s.progress;
@@ -64,6 +64,7 @@ struct See {
       return;
     }
     s.progress.skipped++;
+    if (e.outcome == StepOutcome::nothing) return push(todo, Act::log_nothing);
     if (e.outcome == StepOutcome::overflow) return push(todo, Act::log_overflow);  // the loss scale is lower now
     s.progress.skipped_in_a_row++;
     push(todo, Act::log_bad_step);

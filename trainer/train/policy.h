@@ -36,6 +36,7 @@ enum class Act {
   train,   // launch the next step -> StepLaunched
   report,  // wait for the oldest step in flight, read its scalars and log them -> StepEnded
   log_overflow,
+  log_nothing,  // the step had no token that counts
   log_bad_step,
   keep_bad_step,     // bad_step_file.h
   check_preemption,  // agree whether a signal stops the run -> PreemptionChecked
@@ -79,14 +80,14 @@ using Actions = std::vector<Action>;
 constexpr bool ends_well(Act act) { return act >= Act::end_done && act <= Act::end_preempted_lost; }
 constexpr bool fails(Act act) { return act >= Act::fail_bad_steps && act <= Act::fail_validation_not_finite; }
 
-enum class StepOutcome { updated, overflow, bad };
+// nothing: none of its tokens counts, so there was no update to make.
+enum class StepOutcome { updated, overflow, bad, nothing };
 
 struct StepLaunched {};
 // The oldest step in flight was reported.
 struct StepEnded {
   StepOutcome outcome = StepOutcome::updated;
   double loss = 0;
-  bool has_loss = true;          // false: none of its tokens counts
   bool stop = false;             // a rank asks to stop
   bool save = false;             // a save is due by time
   bool save_phase_done = false;  // all ranks have completed the save's phase

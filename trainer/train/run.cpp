@@ -49,6 +49,7 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::train: add(steps_.launch(progress, [this] { return flags(); })); break;
     case Act::report: add(report()); break;
     case Act::log_overflow: steps_.log_overflow(progress); break;
+    case Act::log_nothing: steps_.log_nothing(progress); break;
     case Act::log_bad_step: steps_.log_bad_step(progress); break;
     case Act::keep_bad_step: steps_.keep_bad_step(progress, state_.newest_checkpoint, false); break;
     case Act::check_preemption: add(check_preemption()); break;
@@ -94,14 +95,22 @@ ControlFlags Run::flags() const {
           .save_phases = checkpointer_.phases()};
 }
 
+namespace {
+policy::StepOutcome outcome_of(Decision decision) {
+  switch (decision) {
+    case Decision::update: return policy::StepOutcome::updated;
+    case Decision::overflow: return policy::StepOutcome::overflow;
+    case Decision::nothing: return policy::StepOutcome::nothing;
+    default: return policy::StepOutcome::bad;
+  }
+}
+}  // namespace
+
 policy::Event Run::report() {
   const StepScalars& scalars = steps_.report();
   preemption_.trained(steps_.last_step());
-  return policy::StepEnded{.outcome = !scalars.skipped()                       ? policy::StepOutcome::updated
-                                      : scalars.decision == Decision::overflow ? policy::StepOutcome::overflow
-                                                                               : policy::StepOutcome::bad,
+  return policy::StepEnded{.outcome = outcome_of(scalars.decision),
                            .loss = scalars.loss,
-                           .has_loss = !config_.data.masked || scalars.counted > 0,
                            .stop = scalars.ranks.stop > 0,
                            .save = scalars.ranks.save > 0,
                            .save_phase_done = checkpointer_.all_ended(scalars.ranks.save_phases)};
@@ -129,9 +138,9 @@ std::optional<double> Run::held_out_loss() {
     const int64_t first = made * batch, n = std::min(batch, all - first);
     const Feed feed = feed_from(held_out.loader, first, config_.model.vocab);
     const int64_t weight = masked ? held_out.loader.counted(first, n) : n;
-    sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
+    if (weight > 0) sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
   }
-  return weights > 0 ? sum / weights : 0;
+  return sum / weights;
 }
 
 policy::Event Run::evaluate() {

@@ -77,6 +77,7 @@ void keep_chat_template(const Config& config) {
 }  // namespace
 
 std::string config_to_keep(Config config) {
+  config.checkpoint.allow_changes = false;
   if (config.checkpoint.directory == config.run.output + "/checkpoints") config.checkpoint.directory.clear();
   return to_toml(config);
 }

@@ -11,7 +11,8 @@
 
 namespace megalith {
 
-// Returns the text of config.toml. It does not name checkpoints in the run folder, so that they may move with it.
+// Returns the text of config.toml. It does not name checkpoints in the run folder, so that they may move with it,
+// and does not keep checkpoint.allow_changes, which is for the start that is given it.
 std::string config_to_keep(Config config);
 
 class RunFolder {

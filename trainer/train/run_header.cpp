@@ -16,10 +16,12 @@
 
 namespace megalith {
 
-void log_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out) {
+void log_data(const Config& config, const Inputs& inputs) {
+  const Loader& data = inputs.data;
   for (const std::string& line : describe_data("data.train", data, config.train.steps * config.batch.global_batch_size))
     log_info("{}", line);
-  if (held_out) log_info("{}", describe_held_out(*held_out));
+  if (inputs.held_out) log_info("{}", describe_held_out(*inputs.held_out));
+  for (const std::string& line : inputs.trained_on_twice) log_warning("{}", line);
   if (config.data.isolate_documents) {
     const DocumentCount found = count_documents(data.streams(), config.data.end_of_text);
     log_info("data.isolate_documents: {} within the first {}",
@@ -31,7 +33,7 @@ void log_data(const Config& config, const Loader& data, const HeldOut* held_out,
           "index says where documents end",
           config.data.end_of_text);
   }
-  if (trained_on_held_out)
+  if (inputs.trained_on_held_out)
     log_warning(
         "data.train has files of data.validation, as data.allow_overlap permits: validation losses are on training "
         "data and say nothing about other text");

@@ -3,15 +3,15 @@
 
 #include "trainer/job/rank_context.h"
 #include "trainer/step/process_memory.h"
-#include "trainer/step/text_data.h"
+#include "trainer/train/inputs.h"
 
 namespace megalith {
 
 // Logs the program, the model, the layout and the devices.
 void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads);
 
-// Logs the data, the held-out data if any, and with isolated documents their number.
-void log_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out);
+// Logs the data, the held-out data if any, what is in them twice, and with isolated documents their number.
+void log_data(const Config& config, const Inputs& inputs);
 
 // Logs the planned memory of the fullest rank and its process.
 void log_memory(const MemorySizes& memory, const ProcessMemory& process);

@@ -88,7 +88,7 @@ policy::State Run::begin_or_resume() {
   const std::optional<Progress> resumed = checkpointer_.resume();
   checkpointer_.go_on_in(inputs_.data);
   if (session_.rank() == 0)  // it reads tokens
-    log_data(config_, inputs_.data, inputs_.held_out ? &*inputs_.held_out : nullptr, inputs_.trained_on_held_out);
+    log_data(config_, inputs_);
   if (resumed) {
     log_info("resumed after step {}", resumed->step);
   } else if (!config_.checkpoint.init_from.empty()) {

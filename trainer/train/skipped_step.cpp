@@ -30,6 +30,7 @@ std::string why_skipped(const Config& config, const StepScalars& scalars) {
   if (scalars.decision == Decision::overflow)
     return fmt::format("the gradient overflows at a loss scale of {}; the next step's is {}", scalars.loss_scale,
                        scalars.next_loss_scale);
+  if (scalars.decision == Decision::nothing) return "no token of it counts in the loss";
   const std::string from = scalars.bad_unit ? fmt::format("; the gradient is not finite from {} back",
                                                           unit_name(config.model, *scalars.bad_unit))
                                             : "; every unit's gradient is finite";

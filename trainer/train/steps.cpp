@@ -61,13 +61,6 @@ const StepScalars& Steps::report() {
                      .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
                      .samples = samples_of(last_),
                      .measured = measured});
-  if (config_.data.masked && last_.scalars->counted == 0) {
-    const Interval samples = samples_of(last_);
-    log_warning(
-        "step {}: no token of samples {} to {} of data.train counts, so its loss is reported as 0 and its gradient is "
-        "0; raise batch.global_batch_size, or leave out examples without an answer",
-        last_.number, samples.begin, samples.end - 1);
-  }
   if (profiler_.trace_is_over(last_.number)) metrics_.start_clock(profiler_.write_trace());
   return *last_.scalars;
 }
@@ -77,6 +70,14 @@ void Steps::drain() { work_.runtime->stream.synchronize(); }
 
 void Steps::log_overflow(const Progress& progress) const {
   log_info("step {} is skipped, {} in all: {}", last_.number, progress.skipped, why_skipped(config_, *last_.scalars));
+}
+
+void Steps::log_nothing(const Progress& progress) const {
+  const Interval samples = samples_of(last_);
+  log_warning(
+      "step {} is skipped, {} in all: no token of samples {} to {} of data.train counts; raise "
+      "batch.global_batch_size, or leave out examples without an answer",
+      last_.number, progress.skipped, samples.begin, samples.end - 1);
 }
 
 void Steps::log_bad_step(const Progress& progress) const {

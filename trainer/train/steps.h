@@ -33,6 +33,7 @@ class Steps {
 
   // These are about the last reported step. `progress` counts it; `checkpoint_step` is the newest checkpoint's, or 0.
   void log_overflow(const Progress& progress) const;
+  void log_nothing(const Progress& progress) const;
   void log_bad_step(const Progress& progress) const;  // collective, like keep_bad_step()
   void keep_bad_step(const Progress& progress, int64_t checkpoint_step, bool ended_the_run) const;
 

@@ -1,8 +1,9 @@
-#include "trainer/step/held_out_overlap.h"
+#include "trainer/step/data_overlap.h"
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "kernels/system/files.h"
 
@@ -50,6 +51,29 @@ bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut
           return true;
         }
   return false;
+}
+
+std::vector<std::string> files_trained_on_twice(const Loader& train) {
+  std::vector<std::string> said;
+  std::map<std::pair<int64_t, std::string>, std::vector<std::string>> alike;  // by size and first bytes
+  for (const TokenStream& stream : train.streams())
+    for (const std::string& file : stream.files()) {
+      const File bytes(file, File::Use::read);
+      std::string first(static_cast<size_t>(std::min<int64_t>(4096, bytes.size())), '\0');
+      bytes.read(0, first.data(), std::ssize(first));
+      std::vector<std::string>& others = alike[{bytes.size(), first}];
+      for (const std::string& other : others) {
+        const Same same = compare(file, other);
+        if (same == Same::no) continue;
+        said.push_back(fmt::format(
+            "data.train has {} and {}, {}: what they hold comes twice as often as it seems; name it once, with twice "
+            "the weight if that is meant",
+            other, file, same == Same::file ? "which are one file" : "which have the same bytes"));
+        break;
+      }
+      others.push_back(file);
+    }
+  return said;
 }
 
 }  // namespace megalith

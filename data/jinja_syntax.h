@@ -1,0 +1,68 @@
+// The syntax tree of a Jinja template, and its parser. Inside data/ only.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace megalith::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+struct Argument {
+  std::string name;  // empty: by its place
+  ExpressionPtr value;
+};
+
+struct Expression {
+  enum class Kind {
+    literal,
+    name,
+    list,
+    mapping,    // keys and values in turn
+    attribute,  // a.text
+    item,       // a[b]
+    slice,      // a[b:c:d]; absent ones are null
+    call,       // a(arguments)
+    filter,     // a|text(arguments)
+    test,       // a is text(arguments)
+    unary,      // text a: not, -, +
+    binary,     // a text b
+    choice      // b if a else c
+  };
+  Kind kind;
+  std::string text;               // of a name, an attribute, an operator, a filter or a test
+  nlohmann::ordered_json value;   // of a literal
+  std::vector<ExpressionPtr> of;  // a, b, c, d
+  std::vector<Argument> arguments;
+  size_t line = 0;
+};
+
+struct Statement;
+using Block = std::vector<Statement>;
+
+struct Statement {
+  enum class Kind { text, output, condition, loop, set, set_block, macro, body, end_loop, next_round };
+  struct Branch {
+    ExpressionPtr condition;  // null: else
+    Block body;
+  };
+  Kind kind;
+  std::string text;                 // of a text; of a macro its name
+  std::vector<std::string> names;   // of a loop, a set or a macro's parameters; of an attribute set: object and key
+  ExpressionPtr value, condition;   // of a loop: what is looped over, and what an element must have
+  bool is_attribute = false;        // set object.key
+  std::vector<Branch> branches;     // of a condition
+  Block body, otherwise;            // of a loop: its else
+  std::vector<ExpressionPtr> defaults;  // of a macro's last parameters
+  size_t line = 0;
+};
+
+// Error: with the line.
+Block parse(const std::string& text);
+
+}  // namespace megalith::jinja
