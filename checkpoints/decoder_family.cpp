@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "kernels/system/check.h"
@@ -72,7 +73,19 @@ class Keys {
   explicit Keys(nlohmann::ordered_json& to) : to_(&to) {}
 
   bool writes() const { return to_ != nullptr; }
-  bool has(const char* key) const { return config_.contains(key) && !config_.at(key).is_null(); }
+  bool has(const char* key) const {
+    read_.insert(key);
+    return config_.contains(key) && !config_.at(key).is_null();
+  }
+  // Refuses a key that says something and was not read: what it would change is not known here.
+  void check_no_other() const {
+    const std::string other =
+        unknown_key(config_, [&](const std::string& key) { return read_.contains(key) || is_without_effect(key); });
+    CHECK(other.empty(),
+          "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it does "
+          "not",
+          path_, other, json_text(config_.at(other)));
+  }
   Json value(const char* key, const Json& otherwise) const { return has(key) ? config_.at(key) : otherwise; }
 
   // An absent key is an Error, or means `otherwise`.
@@ -118,6 +131,7 @@ class Keys {
  private:
   const Json config_;
   const std::string path_;
+  mutable std::set<std::string> read_;
   nlohmann::ordered_json* to_ = nullptr;
 };
 
@@ -164,15 +178,16 @@ void rotary(const Keys& keys, ModelConfig& m, const char* base, const char* shar
   for (const char* key : {of_5, of_4})
     if (!keys.value(key, Json::object()).is_object())
       keys.refuse(key, "whose rotary positions are described by an object");
-  const char* form = keys.value(of_5, Json::object()).empty() ? of_4 : of_5;
+  // Where both say something version 5 takes rope_scaling, whatever it lacks.
+  const char* form = keys.value(of_4, Json::object()).empty() ? of_5 : of_4;
+  keys.has(of_5);
   const Keys inner(keys.value(form, Json::object()), keys.path() + ": " + form);
   keys.number(base, m.rotary_base, 10000);
   read_share(keys, share ? share : share_of_5, default_share);
-  if (form == of_5) {
-    inner.number("rope_theta", m.rotary_base, m.rotary_base);
-    read_share(inner, share_of_5, m.rotary_share);
-  }
+  inner.number("rope_theta", m.rotary_base, m.rotary_base);
+  read_share(inner, share_of_5, m.rotary_share);
   scaling(inner, m);
+  inner.check_no_other();
 }
 
 void sizes(const Keys& keys, ModelConfig& m) {
@@ -192,15 +207,30 @@ void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
     if (type.starts_with("qwen")) keys.put("use_sliding_window", false);
     return;
   }
-  for (const Json& layer : keys.value("layer_types", Json::array()))
-    if (layer != "full_attention") keys.refuse("layer_types", "with full_attention in every layer");
+  const Json layers = keys.value("layer_types", Json::array());
+  int64_t sliding = 0;
+  for (const Json& layer : layers) {
+    if (layer != "full_attention" && layer != "sliding_attention")
+      keys.refuse("layer_types", "with full_attention in every layer");
+    sliding += layer == "sliding_attention";
+  }
   int64_t window = m.context;
   if (type.starts_with("qwen")) {
     bool used = false;
     keys.boolean("use_sliding_window", used, false);
+    int64_t first = m.layers;  // layer with a window
+    if (keys.value("max_window_layers", 28).is_number_integer()) first = keys.value("max_window_layers", 28).get<int64_t>();
     if (used) keys.positive("sliding_window", window, 4096);
-    if (window < m.context) keys.refuse("use_sliding_window", "without a sliding window that acts");
+    keys.has("sliding_window");
+    const bool acts = layers.empty() ? first < m.layers : sliding > 0;
+    if (!used && sliding > 0) keys.refuse("layer_types", "with full_attention in every layer, or with a sliding_window");
+    if (acts && window < m.context) keys.refuse("use_sliding_window", "without a sliding window that acts");
     return;
+  }
+  if (sliding > 0) {
+    int64_t theirs = 0;
+    if (keys.has("sliding_window")) keys.positive("sliding_window", theirs);
+    if (theirs < m.context) keys.refuse("layer_types", "with full_attention in every layer");
   }
   // transformers' Mistral has a window of 4096 where the key is absent, and none where it is null.
   if (type == "mistral" && !keys.all().contains("sliding_window"))
@@ -289,7 +319,37 @@ ModelConfig decoder_shape(const Json& config, const std::string& path) {
   if (keys.has("quantization_config")) keys.refuse("quantization_config", "whose weights are not quantised");
   ModelConfig m;
   choices(keys, m, type_of(config));
+  keys.check_no_other();
   return m;
+}
+
+void check_turned(const ModelConfig& model, const std::string& where) {
+  CHECK(model.positions != Positions::rotary || model.rotary_features() % 2 == 0,
+        "{}: {} of the {} features of a head are turned in pairs, an odd number, with which `transformers` computes another "
+        "model; an even one is the same in both",
+        where, model.rotary_features(), model.size_of_head());
+}
+
+bool is_without_effect(const std::string& key) {
+  static const std::set<std::string> keys{
+      // What the file is, and how others load and run it.
+      "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
+      "_commit_hash", "_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "auto_map",
+      "use_cache", "torchscript", "use_bfloat16", "tf_legacy_loss", "return_dict", "output_attentions",
+      "output_hidden_states", "return_dict_in_generate", "output_scores", "gradient_checkpointing", "unsloth_version",
+      "unsloth_fixed", "keys_to_ignore_at_inference", "pretraining_tp", "chunk_size_feed_forward", "megalith",
+      "reorder_and_upcast_attn", "ep_tp", "use_flash_attention", "_flash_attn_2_enabled",
+      // Initial weights, other heads, other kinds of models.
+      "initializer_range", "classifier_dropout", "id2label", "label2id", "num_labels", "problem_type",
+      "finetuning_task", "task_specific_params", "summary_type", "summary_use_proj", "summary_activation",
+      "summary_proj_to_labels", "summary_first_dropout", "is_decoder", "is_encoder_decoder", "tie_encoder_decoder",
+      "max_window_layers", "n_ctx", "max_sequence_length",
+      // How texts are made, which generation_config.json says.
+      "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id",
+      "tokenizer_class", "prefix", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+      "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+      "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "num_return_sequences"};
+  return keys.contains(key);
 }
 
 std::span<const char* const> decoder_families() {

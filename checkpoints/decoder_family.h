@@ -16,9 +16,15 @@ namespace megalith {
 bool is_decoder_family(const nlohmann::json& config);
 
 // Reads the shape from config.json; `path` names it in messages. Error, by key and value: what such a file can say and
-// [model] cannot, as sliding windows that would act, dropout of attention alone, quantised weights. The caller checks
-// the sizes (check_shape).
+// [model] cannot, as sliding windows that would act, dropout of attention alone, quantised weights; a key that is not
+// known and says something. The caller checks the sizes (check_shape).
 ModelConfig decoder_shape(const nlohmann::json& config, const std::string& path);
+
+// Error: `transformers` turns an odd number of a head's features otherwise than we do; `where` begins the message.
+void check_turned(const ModelConfig& model, const std::string& where);
+
+// Returns whether a key of any config.json is known to say nothing of what the model computes.
+bool is_without_effect(const std::string& key);
 
 // Returns the types of models in the order in which an export tries them. Llama's keys say all that Mistral's do.
 std::span<const char* const> decoder_families();

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoints/generation_config.h"
 #include "checkpoints/safetensors_folder.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
@@ -76,7 +77,8 @@ struct ExportForm {
   DType type = DType::f32;             // or bf16, rounded to nearest
   int64_t most_bytes = 5'000'000'000;  // of tensors in a file, or one tensor; more than one file get an index
   bool cuts_table = false;  // the source's token table may have more rows than model.vocab: writes the first ones
-  std::optional<int64_t> begin_of_text{};  // the token before every text; none: end_of_text
+  // generation_config.json: of its keys, eos_token_id and bos_token_id are those of `ends` and `begin`.
+  GenerationConfig generation{};
 };
 // Returns the bytes of the model's tensors.
 int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type);
@@ -84,11 +86,11 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 // Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
 // model.safetensors.index.json) into the folder, which it creates, for AutoModelForCausalLM.from_pretrained, as a model
 // of exported_family. Holds one tensor in memory at a time, GPT-NeoX's q, k and v twice. An existing file of these
-// names is an Error before anything is written. `end_of_text` is the token that ends texts there; none: no token does.
-// Families but GPT-2 have no dropout. `end_of_documents` (see above) is written to config.json as
+// names is an Error before anything is written. form.generation says which tokens end texts; none: no token does. Families
+// but GPT-2 have no dropout. `end_of_documents` (see above) is written to config.json as
 // {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}; `transformers` ignores it.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         std::optional<int64_t> end_of_text, const std::string& folder,
+                         const std::string& folder,
                          std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});
 
 }  // namespace megalith

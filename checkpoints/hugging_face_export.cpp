@@ -185,6 +185,7 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 }
 
 std::string exported_family(const ModelConfig& model) {
+  check_turned(model, "model.rotary_share");
   const ModelConfig exact = written_out(model);
   std::vector<std::string> families{gpt2_family};
   for (const char* family : decoder_families()) families.emplace_back(family);
@@ -208,11 +209,11 @@ std::string exported_family(const ModelConfig& model) {
 }
 
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         std::optional<int64_t> end_of_text, const std::string& folder,
+                         const std::string& folder,
                          std::optional<int64_t> end_of_documents, const ExportForm& form) {
   const std::string family = exported_family(model);
-  check_token(end_of_text, model, "ends");
-  check_token(form.begin_of_text, model, "begins");
+  for (const int32_t end : form.generation.ends) check_token(end, model, "ends");
+  check_token(form.generation.begin, model, "begins");
   for (const StoredParameter& p : parameters) shape_in(source, p, form);
   const std::vector<WrittenTensor> tensors = tensors_of(family, model, parameters);
   const std::vector<WrittenTensors> files = files_of(tensors, form);
@@ -239,14 +240,11 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   nlohmann::ordered_json config =
       family == gpt2_family ? gpt2_config(model) : decoder_config(family, written_out(model));
   config["torch_dtype"] = form.type == DType::f32 ? "float32" : "bfloat16";
-  nlohmann::ordered_json generation;
   // Written even for no token: `transformers` would take its own.
-  for (const auto& [key, token] : {std::pair{"bos_token_id", form.begin_of_text ? form.begin_of_text : end_of_text},
-                                   {"eos_token_id", end_of_text}})
-    config[key] = generation[key] = token ? nlohmann::ordered_json(*token) : nullptr;
-  if (end_of_text) generation["pad_token_id"] = *end_of_text;  // otherwise `transformers` warns for each text
+  config["bos_token_id"] = form.generation.begin ? nlohmann::ordered_json(*form.generation.begin) : nullptr;
+  config["eos_token_id"] = ends_as_json(form.generation.ends);
   if (end_of_documents) config["megalith"] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};
-  write_file(folder + generation_file, json_text(generation, 1) + "\n");
+  write_generation_config(form.generation, folder);
   write_file(folder + config_file, json_text(config, 1) + "\n");
 }
 

@@ -182,6 +182,16 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
   }
 }
 
+void check_still_there(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) || error) return;
+  throw RemovedCheckpoint(
+      __FILE__, __LINE__,
+      fmt::format("{} was removed while it was read, as a run removes checkpoints that newer ones replace; give the command "
+                  "again, which takes the newest of a run folder, or have the run keep more (checkpoint.keep)",
+                  folder));
+}
+
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/manifest.json";
   std::error_code error;

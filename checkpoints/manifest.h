@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "kernels/base/tensor.h"
 #include "kernels/base/tensor_shard.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 
@@ -46,6 +48,29 @@ struct Manifest {
 // datasets that overlap or lie outside their file.
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
+
+// A checkpoint that was there is gone: its run has removed it since.
+class RemovedCheckpoint : public Error {
+ public:
+  using Error::Error;
+};
+
+// RemovedCheckpoint where the folder is not there.
+void check_still_there(const std::string& folder);
+
+// Returns what `read` reads of the checkpoint in a folder. RemovedCheckpoint in place of any Error once the folder, which
+// was there, is not: a run beside this process may remove checkpoints (checkpoint.keep), which is no damage.
+template <class Read>
+auto while_there(const std::string& folder, const Read& read) {
+  std::error_code error;
+  const bool was_there = std::filesystem::exists(folder, error);
+  try {
+    return read();
+  } catch (const Error&) {
+    if (was_there) check_still_there(folder);
+    throw;
+  }
+}
 
 // Reads folder/manifest.json; CorruptFile if it is absent, not intact, or of another step than the folder's name says.
 Manifest read_manifest(const std::string& folder);

@@ -87,18 +87,17 @@ void check_peft_config(std::string_view text, const std::string& path, const Ada
   CHECK(config.is_object() && config.value("peft_type", Json()) == "LORA",
         "{}: peft_type = {}; megalith trains LORA only", path,
         config.is_object() ? json_text(config.value("peft_type", Json())) : "none");
-  const std::pair<const char*, Json> always[] = {{"use_rslora", false},
-                                                 {"use_dora", false},
-                                                 {"bias", "none"},
-                                                 {"rank_pattern", Json::object()},
-                                                 {"alpha_pattern", Json::object()},
-                                                 {"modules_to_save", nullptr},
-                                                 {"layers_to_transform", nullptr},
-                                                 {"layer_replication", nullptr},
-                                                 {"lora_bias", false}};
-  for (const auto& [key, only] : always)
-    if (config.contains(key) && config[key] != only && !config[key].is_null())
-      FAIL("{}: {} = {}; megalith reads adapters with {} only", path, key, json_text(config[key]), json_text(only));
+  // All but those that are read below and those that do nothing to what an adapter computes.
+  static const std::set<std::string> known{
+      "peft_type", "r", "lora_alpha", "init_lora_weights", "bias", "target_modules", "exclude_modules",
+      "fan_in_fan_out", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode",
+      "lora_dropout", "peft_version", "layers_pattern", "megatron_config", "megatron_core", "loftq_config", "eva_config",
+      "corda_config", "lora_ga_config", "qalora_group_size", "runtime_config"};
+  CHECK(!config.contains("bias") || config["bias"].is_null() || config["bias"] == "none",
+        "{}: bias = {}; megalith reads adapters with \"none\" only", path, json_text(config["bias"]));
+  const std::string other = unknown_key(config, [](const std::string& key) { return known.contains(key); });
+  CHECK(other.empty(), "{}: {} = {}; megalith reads plain LoRA, without this key, which changes what an adapter computes",
+        path, other, json_text(config[other]));
   // Other words are of ways that change the base's weights as well (PiSSA, OLoRA, CorDA, LoftQ).
   const Json begun = config.value("init_lora_weights", Json(true));
   CHECK(

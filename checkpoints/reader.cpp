@@ -83,8 +83,9 @@ std::string outline_of_tensors(const std::map<std::string, int64_t>& elements) {
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
-  check_files(folder, manifest_);
+CheckpointReader::CheckpointReader(const std::string& folder)
+    : folder_(folder), manifest_(while_there(folder, [&] { return read_manifest(folder); })) {
+  while_there(folder, [&] { check_files(folder, manifest_); });
   for (const FileRecord& file : manifest_.files)
     for (const DatasetRecord& record : file.datasets) {
       const TensorShard& shard = record.shard;
@@ -129,7 +130,9 @@ void CheckpointReader::read(const TensorShard& wanted, float* out) {
   CHECK_INTACT(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
                describe(wanted));
   const int64_t chunk = std::clamp(wanted.numel(), least_chunk, most_chunk);
-  for (const auto& [source, runs] : copies) copy_from(*source, runs, chunk, out);
+  while_there(folder_, [&] {
+    for (const auto& [source, runs] : copies) copy_from(*source, runs, chunk, out);
+  });
 }
 
 namespace {

@@ -116,9 +116,11 @@ struct ModelConfig {
   int64_t size_of_head() const { return head_size > 0 ? head_size : hidden / heads; }
   int64_t kv_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads()) * size_of_head(); }
-  int64_t rotary_pairs() const {
-    return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share + 1e-9) / 2;
+  // Features of a head that are turned, the first ones; as `transformers` has it, rounded down.
+  int64_t rotary_features() const {
+    return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share);
   }
+  int64_t rotary_pairs() const { return rotary_features() / 2; }
   int64_t features() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }  // of a feed-forward layer
   bool operator==(const ModelConfig&) const = default;
 };

@@ -229,7 +229,8 @@ Table<Config> build_table() {
       "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
       "on a terminal every 5 s");
   train.word_or_list("freeze", &TrainConfig::freeze,
-                     "Parameters that stay as they are: embeddings, attention, feed_forward, norms, biases, head, or "
+                     "Parameters that stay as they are: embeddings, attention (with its norms of q and k), feed_forward, "
+                     "norms (all), biases, head, or "
                      "names with *, as [\"embeddings\", \"h.0.*\"]; empty: none");
   train.number("sample_every", &TrainConfig::sample_every, "updates", between(0, 1e12),
                "Updates between texts that the model writes, into the log, metrics.jsonl and the report; 0: none");

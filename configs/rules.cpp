@@ -46,8 +46,7 @@ Found check_model(const Config& config) {
     return problem(config, "model.key_value_heads", "does not divide model.heads = {}; these do: {}", model.heads,
                    fmt::join(divisors_near(model.heads, model.key_value_heads), " "));
   if (model.positions != Positions::rotary) return {};
-  const double turned = static_cast<double>(model.size_of_head()) * model.rotary_share;
-  if (const int64_t pairs = model.rotary_pairs(); pairs < 1 || pairs > 128)
+  if (const int64_t turned = model.rotary_features(); turned < 2 || turned > 256)
     return problem(config, "model.rotary_share",
                    "of the {} features of a head makes {} features to be turned in pairs; 2 to 256 can be",
                    model.size_of_head(), turned);

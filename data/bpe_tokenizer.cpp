@@ -110,9 +110,10 @@ class BpeTokenizer final : public Tokenizer {
     const std::string content = content_of(vocabulary_);
     return content == of_bytes ? make_byte_tokenizer()->content() : content;
   }
-  void save_for_transformers(const std::string& folder, int64_t context) const override {
-    write_for_transformers(vocabulary_, context, folder);
+  void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const override {
+    write_for_transformers(vocabulary_, context, jinja, folder);
   }
+  const TokenUse& use() const override { return vocabulary_.use; }
 
   std::vector<SpecialToken> special_tokens() const override {
     std::vector<SpecialToken> all{{vocabulary_.end_name, vocabulary_.end_of_text}};

@@ -39,6 +39,7 @@ BpeVocabulary read_bpe(const std::string& folder) {
   const std::string merges_path = folder + "/merges.txt";
   names.add_merges(read_text_file(merges_path), merges_path);
   vocabulary.merges = names.merges();
+  vocabulary.use = special.use;
   return vocabulary;
 }
 

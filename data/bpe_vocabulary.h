@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/tokenizer.h"
+
 namespace megalith {
 
 constexpr std::string_view end_of_text_name = "<|endoftext|>";  // GPT-2's, also used by tokenizers made here
@@ -24,6 +26,7 @@ struct BpeVocabulary {
   int32_t end_of_text = -1;
   std::string end_name{end_of_text_name};
   std::vector<int32_t> specials;  // special tokens except end_of_text, ascending; no merge makes one
+  TokenUse use;
 };
 
 // Returns the vocabulary of the byte tokenizer. Without merges every byte is a token, whatever the pre-tokens.

@@ -1,5 +1,7 @@
 #include "data/byte_source.h"
 
+#include "data/array_lines.h"
+
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -295,7 +297,10 @@ std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
   check_holds_text(head, input.path, input.json_lines);
   if (head.starts_with(byte_order_mark)) head.erase(0, byte_order_mark.size());
   check_is_text(head, input);
-  return head.empty() ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  const bool is_array = input.json_lines && first != std::string::npos && head[first] == '[';
+  auto all = head.empty() ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
+  return is_array ? elements_as_lines(std::move(all), input.name()) : std::move(all);
 }
 
 }  // namespace megalith

@@ -46,8 +46,8 @@ class ByteTokenizer final : public Tokenizer {
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
   }
 
-  void save_for_transformers(const std::string& folder, int64_t context) const override {
-    write_for_transformers(bpe_of_bytes(), context, folder);
+  void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const override {
+    write_for_transformers(bpe_of_bytes(), context, jinja, folder);
   }
 
  private:

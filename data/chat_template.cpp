@@ -141,7 +141,7 @@ class Renderer {
     out_.text += chat_.assistant.lead;
     write(content);
     out_.text += chat_.assistant.end;
-    out_.counts.push_back({begin, out_.text.size()});
+    if (message.counts) out_.counts.push_back({begin, out_.text.size()});
     out_.text += chat_.assistant.after;
   }
 
@@ -298,7 +298,10 @@ void ChatEncoder::encode(const RenderedChat& chat, std::vector<int32_t>& ids) {
   };
   const auto encode_text = [&](size_t begin, size_t end) {
     const size_t first = places_.size();
-    of_text_->encode_places(text.substr(begin, end - begin), ids, places_);
+    if (begin == 0)
+      of_text_->encode_places(text.substr(begin, end - begin), ids, places_);
+    else
+      of_text_->encode_places_inside(text.substr(begin, end - begin), ids, places_);
     for (size_t i = first; i < places_.size(); i++) places_[i] = {begin + places_[i].begin, begin + places_[i].end};
   };
   size_t done = 0;

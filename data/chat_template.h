@@ -38,6 +38,7 @@ namespace megalith {
 struct ChatMessage {
   std::string role;  // system, user or assistant
   std::string content;
+  bool counts = true;  // an assistant's message is trained on
 };
 
 struct ChatTemplate {

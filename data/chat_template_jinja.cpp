@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "data/bpe_names.h"
 #include "data/jinja.h"
 #include "data/quoted.h"
 #include "data/special_tokens.h"
@@ -15,28 +14,28 @@ namespace megalith {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 using Messages = std::vector<ChatMessage>;
 
 // A template in Jinja, and the tokens that it may write.
 class Foreign {
  public:
-  Foreign(const std::string& jinja, const TokenRoles& roles) : template_(jinja), variables_(Json::object()) {
+  Foreign(const std::string& jinja, const TokenRoles& roles) : template_(jinja), variables_(Ordered::object()) {
     for (const auto& [role, text] : roles) variables_[role] = text;
     variables_["tools"] = variables_["documents"] = nullptr;
   }
 
   std::string render(const Messages& messages, bool prompt) const {
-    Json variables = variables_;
-    variables["messages"] = Json::array();
-    for (const auto& [role, content] : messages) variables["messages"].push_back({{"role", role}, {"content", content}});
+    Ordered variables = variables_;
+    variables["messages"] = Ordered::array();
+    for (const ChatMessage& m : messages) variables["messages"].push_back({{"role", m.role}, {"content", m.content}});
     variables["add_generation_prompt"] = prompt;
     return template_.render(variables);
   }
 
  private:
   JinjaTemplate template_;
-  Json variables_;
+  Ordered variables_;
 };
 
 // Words that no template has.
@@ -210,22 +209,27 @@ LearnedTemplate learn_chat_template(const std::string& jinja, const TokenRoles& 
       name, why);
 }
 
-std::optional<std::string> jinja_in(const std::string& folder) {
+LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use) {
   namespace fs = std::filesystem;
   std::error_code absent;
-  const fs::path file = fs::path(folder) / jinja_file, config = fs::path(folder) / tokenizer_config_file;
-  if (fs::is_regular_file(file, absent)) return read_file(file.string());
-  if (!fs::is_regular_file(config, absent)) return {};
-  const nlohmann::json all = read_json_file(config.string());
-  if (!all.is_object() || !all.contains("chat_template")) return {};
-  const nlohmann::json& found = all["chat_template"];
-  if (found.is_string()) return found.get<std::string>();
-  if (found.is_array())
-    for (const nlohmann::json& one : found)
-      if (one.is_object() && one.value("name", nlohmann::json()) == "default" && one.contains("template") &&
-          one["template"].is_string())
-        return one["template"].get<std::string>();
-  return {};
+  if (fs::is_directory(name, absent)) {
+    const std::string ours = (fs::path(name) / chat_template_name).string();
+    if (fs::is_regular_file(ours, absent)) return {chat_template(ours), ""};
+    const TokenUse theirs = special_tokens_in(name).use;
+    CHECK(!theirs.jinja.empty(),
+          "the folder {} has no chat template, neither {} nor {} nor one in {}; name a folder that has one, a file, or one of "
+          "chatml, llama3, mistral, zephyr and plain",
+          name, chat_template_name, jinja_file, tokenizer_config_file);
+    return learn_chat_template(theirs.jinja, theirs.roles, name);
+  }
+  if (fs::is_regular_file(name, absent)) {
+    const std::string text = read_file(name);
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    const bool is_object = first != std::string::npos && text[first] == '{' && text.find('"', first) != std::string::npos &&
+                           text.find_first_of("%{#", first + 1) != first + 1;
+    if (!is_object) return learn_chat_template(text, use.roles, name);
+  }
+  return {chat_template(name), ""};
 }
 
 std::string to_jinja(const ChatTemplate& chat) {

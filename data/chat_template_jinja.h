@@ -10,8 +10,7 @@
 
 namespace megalith {
 
-// Texts of special tokens by what they are for, as files of a tokenizer have them: "bos_token", "eos_token" and the like.
-using TokenRoles = std::map<std::string, std::string>;
+using TokenRoles = std::map<std::string, std::string>;  // TokenUse::roles
 
 // Returns the template in Jinja: `transformers` renders with it what render_chat() and render_chat_prompt() do. Other
 // conversations are refused in both.
@@ -28,10 +27,9 @@ struct LearnedTemplate {
 // the first conversation that differs: it has another form than ChatTemplate can say.
 LearnedTemplate learn_chat_template(const std::string& jinja, const TokenRoles& roles, const std::string& name);
 
-constexpr const char* jinja_file = "chat_template.jinja";
-
-// Returns the template in Jinja that a folder has for `transformers`: its chat_template.jinja or, without one, the
-// "chat_template" of its tokenizer_config.json, of several the one named "default".
-std::optional<std::string> jinja_in(const std::string& folder);
+// Returns the template that a user names: a built-in one; a file of chat_template.h's form or in Jinja; or a folder that
+// has one, of prepare, of a run or of Hugging Face, whose own roles hold then. `use` is the tokenizer's. Errors: none of
+// these; as of chat_template() and learn_chat_template().
+LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use);
 
 }  // namespace megalith

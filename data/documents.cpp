@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "data/conversation_lines.h"
+#include "data/json_fields.h"
 #include "data/known_files.h"
 #include "kernels/system/check.h"
 
@@ -64,48 +66,8 @@ struct DocumentReader::Parser {
   // Returns the messages of a line; or sets `bad` to what is wrong with the line.
   std::vector<ChatMessage> messages_of(std::string_view line, const ConversationFields& fields, std::string& bad) {
     simdjson::dom::element element;
-    const std::string form =
-        fields.are_pairs()
-            ? fmt::format("{{\"{}\": \"...\", \"{}\": \"...\"}}", fields.prompt, fields.completion)
-            : fmt::format("{{\"{}\": [{{\"role\": \"user\", \"content\": \"...\"}}, ...]}}", fields.messages);
-    if (!parse_object(line, form, element, bad)) return {};
-    std::vector<ChatMessage> messages;
-    const auto add = [&](const char* role, const std::string& field, const char* option) {
-      const std::optional<simdjson::dom::element> value = member_of(element, field);
-      const std::string_view text = value ? text_in(*value, fmt::format("an object whose \"{}\"", field), bad) : "";
-      if (!value) bad = fmt::format("an object without \"{}\"; name the field that has it with {}", field, option);
-      messages.push_back({role, std::string(text)});
-    };
-    if (fields.are_pairs()) {
-      add("user", fields.prompt, "--prompt-field");
-      if (bad.empty()) add("assistant", fields.completion, "--completion-field");
-      return messages;
-    }
-    const std::optional<simdjson::dom::element> list = member_of(element, fields.messages);
-    simdjson::dom::array all;
-    if (!list)
-      bad = fmt::format(
-          "an object without \"{}\"; name the field that has the messages with --field, or those of a prompt and its "
-          "completion with --prompt-field and --completion-field",
-          fields.messages);
-    else if (list->get(all))
-      bad =
-          fmt::format("an object whose \"{}\" is no list but {}; a line is {}", fields.messages, kind_of(*list), form);
-    if (!bad.empty()) return {};
-    for (const simdjson::dom::element& message : all) {
-      const std::string which = fmt::format("an object whose message {} of {}", messages.size() + 1, all.size());
-      if (!message.is_object()) bad = fmt::format("{} is {}; a line is {}", which, kind_of(message), form);
-      const auto text_of_member = [&](const char* key) {
-        const std::optional<simdjson::dom::element> value =
-            bad.empty() ? member_of(message, key) : std::optional<simdjson::dom::element>();
-        if (bad.empty() && !value) bad = fmt::format("{} has no \"{}\"; a line is {}", which, key, form);
-        return value ? std::string(text_in(*value, fmt::format("{} has a \"{}\" that", which, key), bad)) : "";
-      };
-      ChatMessage read{.role = text_of_member("role"), .content = text_of_member("content")};
-      if (!bad.empty()) return {};
-      messages.push_back(std::move(read));
-    }
-    return messages;
+    if (!parse_object(line, form_of(fields), element, bad)) return {};
+    return messages_in(element, fields, bad);
   }
 
  private:
@@ -116,41 +78,6 @@ struct DocumentReader::Parser {
       bad = fmt::format("JSON, but {} and no object; each line must be an object such as {}{}", kind_of(element), form,
                         element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
     return bad.empty();
-  }
-
-  // Returns the text of a value; or sets `bad`, which begins with `what`.
-  static std::string_view text_in(const simdjson::dom::element& value, const std::string& what, std::string& bad) {
-    std::string_view text;
-    if (value.get(text))
-      bad = fmt::format("{} is no string but {}; write it as one", what, kind_of(value));
-    else if (std::memchr(text.data(), 0, text.size()) != nullptr)
-      bad = fmt::format("{} holds a NUL character; take it out", what);
-    return text;
-  }
-
-  static std::string kind_of(const simdjson::dom::element& element) {
-    switch (element.type()) {
-      case simdjson::dom::element_type::ARRAY:
-        return "an array of " + std::to_string(simdjson::dom::array(element).size());
-      case simdjson::dom::element_type::OBJECT: return "an object";
-      case simdjson::dom::element_type::STRING: return "a string";
-      case simdjson::dom::element_type::BOOL: return "true or false";
-      case simdjson::dom::element_type::NULL_VALUE: return "null";
-      default: return "a number";
-    }
-  }
-
-  // The last of several members of one name counts. A dotted name means nested objects, unless a member has that name.
-  static std::optional<simdjson::dom::element> member_of(const simdjson::dom::element& element,
-                                                         std::string_view field) {
-    simdjson::dom::object object;
-    if (element.get(object)) return {};
-    std::optional<simdjson::dom::element> found;
-    for (const auto& [key, value] : object)
-      if (key == field) found = value;
-    for (size_t dot = field.find('.'); !found && dot != std::string_view::npos; dot = field.find('.', dot + 1))
-      if (const auto outer = member_of(element, field.substr(0, dot))) found = member_of(*outer, field.substr(dot + 1));
-    return found;
   }
 
   std::string why_not_parsed(std::string_view line, const char* error) {

@@ -18,10 +18,10 @@
 
 namespace megalith {
 
+namespace jinja {
 namespace {
 
-using namespace jinja;
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 constexpr int64_t most_work = 2'000'000;     // expressions and statements
 constexpr size_t most_text = 64 << 20;       // bytes of all texts that are made
@@ -40,24 +40,24 @@ struct Undefined {
 };
 
 // A value of JSON's kinds, or nothing, or what is called, or an object whose members change.
-struct Value : std::variant<Json, Undefined, Function, std::shared_ptr<Members>> {
+struct Value : std::variant<Ordered, Undefined, Function, std::shared_ptr<Members>> {
   using variant::variant;
-  Value(const char* text) : variant(Json(text)) {}
-  Value(std::string text) : variant(Json(std::move(text))) {}
-  Value(bool value) : variant(Json(value)) {}
-  Value(int64_t value) : variant(Json(value)) {}
-  const Json* json() const { return std::get_if<Json>(this); }
+  Value(const char* text) : variant(Ordered(text)) {}
+  Value(std::string text) : variant(Ordered(std::move(text))) {}
+  Value(bool value) : variant(Ordered(value)) {}
+  Value(int64_t value) : variant(Ordered(value)) {}
+  const Ordered* json() const { return std::get_if<Ordered>(this); }
   bool is_defined() const { return !std::holds_alternative<Undefined>(*this); }
 };
 
 std::string kind_of(const Value& v) {
-  if (const Json* json = v.json()) return json->type_name();
+  if (const Ordered* json = v.json()) return json->type_name();
   if (const auto* undefined = std::get_if<Undefined>(&v)) return undefined->name + ", which is undefined,";
   return std::holds_alternative<Function>(v) ? "a function" : "an object";
 }
 
 bool is_true(const Value& v) {
-  const Json* json = v.json();
+  const Ordered* json = v.json();
   if (!json) return v.is_defined();
   if (json->is_boolean()) return json->get<bool>();
   if (json->is_number()) return json->get<double>() != 0;
@@ -65,24 +65,24 @@ bool is_true(const Value& v) {
   return !json->is_null() && !json->empty();
 }
 
-const Json& json_of(const Value& v, const char* what) {
-  const Json* json = v.json();
+const Ordered& json_of(const Value& v, const char* what) {
+  const Ordered* json = v.json();
   CHECK(json, "{} of {}", what, kind_of(v));
   return *json;
 }
 const std::string& text_of(const Value& v, const std::string& what) {
-  const Json* json = v.json();
+  const Ordered* json = v.json();
   CHECK(json && json->is_string(), "{} of {}, which is no text", what, kind_of(v));
   return json->get_ref<const std::string&>();
 }
 int64_t whole_of(const Value& v, const char* what) {
-  const Json& json = json_of(v, what);
+  const Ordered& json = json_of(v, what);
   CHECK(json.is_number_integer() || json.is_boolean(), "{} of {}, which is no whole number", what, kind_of(v));
   return json.get<int64_t>();
 }
 
 // As json.dumps(ensure_ascii=False) of Python writes it.
-void dump(const Json& json, int indent, int depth, std::string& out) {
+void dump(const Ordered& json, int indent, int depth, std::string& out) {
   const auto line = [&](int levels) { return indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent * levels), ' '); };
   const auto all = [&](char open, char close, const auto& each) {
     out += open;
@@ -99,7 +99,7 @@ void dump(const Json& json, int indent, int depth, std::string& out) {
     all('[', ']', [&](const auto& it) { dump(*it, indent, depth + 1, out); });
   else if (json.is_object())
     all('{', '}', [&](const auto& it) {
-      out += json_text(Json(it.key())) + ": ";
+      out += json_text(Ordered(it.key())) + ": ";
       dump(it.value(), indent, depth + 1, out);
     });
   else
@@ -108,7 +108,7 @@ void dump(const Json& json, int indent, int depth, std::string& out) {
 
 // As Python's str() writes it.
 std::string to_text(const Value& v) {
-  const Json* json = v.json();
+  const Ordered* json = v.json();
   if (!json) {
     CHECK(!v.is_defined(), "{} cannot be written into a text", kind_of(v));
     return "";
@@ -121,7 +121,7 @@ std::string to_text(const Value& v) {
 }
 
 bool is_equal(const Value& a, const Value& b) {
-  const Json *x = a.json(), *y = b.json();
+  const Ordered *x = a.json(), *y = b.json();
   if (!x || !y) return !a.is_defined() && !b.is_defined();
   return *x == *y;
 }
@@ -135,25 +135,25 @@ std::vector<std::string> characters_of(const std::string& text) {
 }
 
 int64_t size_of(const Value& v) {
-  const Json& json = json_of(v, "length");
+  const Ordered& json = json_of(v, "length");
   if (json.is_string()) return std::ssize(characters_of(json.get<std::string>()));
   CHECK(json.is_structured(), "length of {}", kind_of(v));
   return static_cast<int64_t>(json.size());
 }
 
 bool contains(const Value& all, const Value& one) {
-  const Json& json = json_of(all, "`in`");
+  const Ordered& json = json_of(all, "`in`");
   if (json.is_string()) return json.get_ref<const std::string&>().find(text_of(one, "`in`")) != std::string::npos;
   if (json.is_object()) return one.json() && one.json()->is_string() && json.contains(one.json()->get<std::string>());
   CHECK(json.is_array(), "`in` of {}", kind_of(all));
-  return std::ranges::any_of(json, [&](const Json& each) { return is_equal(Value(each), one); });
+  return std::ranges::any_of(json, [&](const Ordered& each) { return is_equal(Value(each), one); });
 }
 
 // What a loop goes over: elements, keys of a mapping, or characters.
-std::vector<Json> elements_of(const Value& v) {
+std::vector<Ordered> elements_of(const Value& v) {
   if (!v.is_defined()) return {};
-  const Json& json = json_of(v, "a loop");
-  std::vector<Json> all;
+  const Ordered& json = json_of(v, "a loop");
+  std::vector<Ordered> all;
   if (json.is_object())
     for (const auto& [key, value] : json.items()) all.emplace_back(key);
   else if (json.is_array())
@@ -165,8 +165,8 @@ std::vector<Json> elements_of(const Value& v) {
   return all;
 }
 
-Json pairs_of(const Json& object) {
-  Json pairs = Json::array();
+Ordered pairs_of(const Ordered& object) {
+  Ordered pairs = Ordered::array();
   for (const auto& [key, value] : object.items()) pairs.push_back({key, value});
   return pairs;
 }
@@ -180,8 +180,8 @@ std::string replaced(const std::string& text, const std::string& from, const std
   return result + text.substr(at);
 }
 
-Json split(const std::string& text, const Arguments& a) {
-  Json parts = Json::array();
+Ordered split(const std::string& text, const Arguments& a) {
+  Ordered parts = Ordered::array();
   if (a.by_place.empty() || (a.by_place[0].json() && a.by_place[0].json()->is_null())) {
     std::string_view rest = text;
     while (!(rest = stripped(rest)).empty()) {
@@ -237,8 +237,8 @@ std::string capitalized(const std::string& text) {
 bool begins(const std::string& text, const Arguments& a, bool at_end) {
   CHECK(a.by_place.size() == 1, "startswith and endswith take one argument");
   const auto fits = [&](const std::string& part) { return at_end ? text.ends_with(part) : text.starts_with(part); };
-  const Json& what = json_of(a.by_place[0], "startswith");
-  if (what.is_array()) return std::ranges::any_of(what, [&](const Json& part) { return fits(part.get<std::string>()); });
+  const Ordered& what = json_of(a.by_place[0], "startswith");
+  if (what.is_array()) return std::ranges::any_of(what, [&](const Ordered& part) { return fits(part.get<std::string>()); });
   return fits(text_of(a.by_place[0], "startswith"));
 }
 
@@ -277,19 +277,19 @@ Value argument(const Arguments& a, size_t place, const char* name, const Value& 
 Value member_of(const Value& object, const std::string& name);
 
 bool test(const std::string& name, const Value& v, const Arguments& a) {
-  const Json* json = v.json();
-  const auto is = [&](bool (Json::*kind)() const noexcept) { return json && (json->*kind)(); };
+  const Ordered* json = v.json();
+  const auto is = [&](bool (Ordered::*kind)() const noexcept) { return json && (json->*kind)(); };
   if (name == "defined") return v.is_defined();
   if (name == "undefined") return !v.is_defined();
-  if (name == "none") return is(&Json::is_null);
-  if (name == "string") return is(&Json::is_string);
-  if (name == "mapping") return is(&Json::is_object);
-  if (name == "number") return is(&Json::is_number);
-  if (name == "integer") return is(&Json::is_number_integer);
-  if (name == "float") return is(&Json::is_number_float);
-  if (name == "boolean") return is(&Json::is_boolean);
+  if (name == "none") return is(&Ordered::is_null);
+  if (name == "string") return is(&Ordered::is_string);
+  if (name == "mapping") return is(&Ordered::is_object);
+  if (name == "number") return is(&Ordered::is_number);
+  if (name == "integer") return is(&Ordered::is_number_integer);
+  if (name == "float") return is(&Ordered::is_number_float);
+  if (name == "boolean") return is(&Ordered::is_boolean);
   if (name == "sequence" || name == "iterable") return json && (json->is_structured() || json->is_string());
-  if (name == "true" || name == "false") return is(&Json::is_boolean) && json->get<bool>() == (name == "true");
+  if (name == "true" || name == "false") return is(&Ordered::is_boolean) && json->get<bool>() == (name == "true");
   if (name == "callable") return std::holds_alternative<Function>(v);
   if (name == "odd" || name == "even") return (whole_of(v, "odd") % 2 != 0) == (name == "odd");
   CHECK(!a.by_place.empty() && (name == "equalto" || name == "eq" || name == "in" || name == "divisibleby"),
@@ -307,8 +307,8 @@ bool test(const std::string& name, const Value& v, const Arguments& a) {
 Value selected(const std::string& name, const Value& v, const Arguments& a) {
   const bool by_member = name.ends_with("attr"), keeps = name.starts_with("select");
   const size_t test_at = by_member ? 1 : 0;
-  Json kept = Json::array();
-  for (const Json& each : elements_of(v)) {
+  Ordered kept = Ordered::array();
+  for (const Ordered& each : elements_of(v)) {
     const Value tested = by_member ? member_of(Value(each), text_of(a.by_place.at(0), "selectattr")) : Value(each);
     const Arguments rest{.by_place = {a.by_place.begin() + static_cast<ptrdiff_t>(std::min(a.by_place.size(), test_at + 1)),
                                       a.by_place.end()},
@@ -329,50 +329,50 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
   if (name == "string") return Value(to_text(v));
   if (name == "safe" || name == "e" || name == "escape") return v;
   if (name == "tojson") {
-    const Value indent = argument(a, 0, "indent", Value(Json(nullptr)));
+    const Value indent = argument(a, 0, "indent", Value(Ordered(nullptr)));
     std::string text;
     dump(json_of(v, "tojson"), indent.json() && indent.json()->is_number() ? static_cast<int>(whole_of(indent, "indent")) : -1, 0, text);
     return Value(text);
   }
   if (name == "int") {
-    const Json& json = json_of(v, "int");
+    const Ordered& json = json_of(v, "int");
     if (json.is_number()) return Value(static_cast<int64_t>(json.get<double>()));
     char* end = nullptr;
     const int64_t value = std::strtoll(to_text(v).c_str(), &end, 10);
     return end && *end == 0 ? Value(value) : argument(a, 0, "default", Value(int64_t{0}));
   }
-  if (name == "list") return Value(Json(elements_of(v)));
+  if (name == "list") return Value(Ordered(elements_of(v)));
   if (name == "items" || name == "dictsort") {
-    const Json& json = json_of(v, "items");
+    const Ordered& json = json_of(v, "items");
     CHECK(json.is_object(), "items of {}", kind_of(v));
-    Json pairs = pairs_of(json);
-    if (name == "dictsort") std::sort(pairs.begin(), pairs.end(), [](const Json& x, const Json& y) { return x[0] < y[0]; });
+    Ordered pairs = pairs_of(json);
+    if (name == "dictsort") std::sort(pairs.begin(), pairs.end(), [](const Ordered& x, const Ordered& y) { return x[0] < y[0]; });
     return Value(pairs);
   }
   if (name == "first" || name == "last") {
-    const std::vector<Json> all = elements_of(v);
+    const std::vector<Ordered> all = elements_of(v);
     return all.empty() ? Value(Undefined{name}) : Value(name == "first" ? all.front() : all.back());
   }
   if (name == "reverse") {
-    std::vector<Json> all = elements_of(v);
+    std::vector<Ordered> all = elements_of(v);
     std::ranges::reverse(all);
-    return Value(Json(all));
+    return Value(Ordered(all));
   }
   if (name == "join") {
     const std::string between = to_text(argument(a, 0, "d", Value("")));
     const Value attribute = argument(a, 1, "attribute", Value(Undefined{}));
     std::string text;
     bool first = true;
-    for (const Json& each : elements_of(v)) {
+    for (const Ordered& each : elements_of(v)) {
       text += (first ? "" : between) + to_text(attribute.is_defined() ? member_of(Value(each), to_text(attribute)) : Value(each));
       first = false;
     }
     return Value(text);
   }
   if (name == "map") {
-    Json all = Json::array();
+    Ordered all = Ordered::array();
     const Value attribute = argument(a, 1000, "attribute", Value(Undefined{}));
-    for (const Json& each : elements_of(v)) {
+    for (const Ordered& each : elements_of(v)) {
       const Value mapped = attribute.is_defined() ? member_of(Value(each), to_text(attribute))
                                                   : filter(text_of(argument(a, 0, "filter", Value(Undefined{"map"})), "map"), Value(each), {});
       all.push_back(json_of(mapped, "map"));
@@ -389,23 +389,23 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
   return method->second(to_text(v), a);
 }
 
-Value method_of(const Json& json, const std::string& name) {
+Value method_of(const Ordered& json, const std::string& name) {
   if (json.is_string())
     if (const auto found = text_methods().find(name); found != text_methods().end())
       return Value(Function([text = json.get<std::string>(), call = found->second](const Arguments& a) { return call(text, a); }));
   if (json.is_object()) {
     if (name == "items") return Value(Function([json](const Arguments&) { return Value(pairs_of(json)); }));
-    if (name == "keys") return Value(Function([json](const Arguments&) { return Value(Json(elements_of(Value(json)))); }));
+    if (name == "keys") return Value(Function([json](const Arguments&) { return Value(Ordered(elements_of(Value(json)))); }));
     if (name == "values")
       return Value(Function([json](const Arguments&) {
-        Json all = Json::array();
+        Ordered all = Ordered::array();
         for (const auto& [key, value] : json.items()) all.push_back(value);
         return Value(all);
       }));
     if (name == "get")
       return Value(Function([json](const Arguments& a) {
         const std::string key = text_of(argument(a, 0, "key", Value(Undefined{"get"})), "get");
-        return json.contains(key) ? Value(json.at(key)) : argument(a, 1, "default", Value(Json(nullptr)));
+        return json.contains(key) ? Value(json.at(key)) : argument(a, 1, "default", Value(Ordered(nullptr)));
       }));
   }
   return Value(Undefined{name});
@@ -416,7 +416,7 @@ Value member_of(const Value& object, const std::string& name) {
     const auto found = (*members)->find(name);
     return found == (*members)->end() ? Value(Undefined{name}) : found->second;
   }
-  const Json* json = object.json();
+  const Ordered* json = object.json();
   CHECK(json, "{} of {}", name, kind_of(object));
   if (json->is_object() && json->contains(name)) return Value(json->at(name));
   return method_of(*json, name);
@@ -424,7 +424,7 @@ Value member_of(const Value& object, const std::string& name) {
 
 Value item_of(const Value& object, const Value& key) {
   if (key.json() && key.json()->is_string()) return member_of(object, key.json()->get<std::string>());
-  const std::vector<Json> all = elements_of(object);
+  const std::vector<Ordered> all = elements_of(object);
   int64_t at = whole_of(key, "an index");
   if (at < 0) at += std::ssize(all);
   if (at < 0 || at >= std::ssize(all)) return Value(Undefined{"an element"});
@@ -432,7 +432,7 @@ Value item_of(const Value& object, const Value& key) {
 }
 
 Value slice_of(const Value& object, const Value& from, const Value& to, const Value& by) {
-  const std::vector<Json> all = elements_of(object);
+  const std::vector<Ordered> all = elements_of(object);
   const auto given = [](const Value& v) { return v.is_defined() && !(v.json() && v.json()->is_null()); };
   const int64_t size = std::ssize(all), step = given(by) ? whole_of(by, "a slice") : 1;
   CHECK(step != 0, "a slice whose step is 0");
@@ -442,12 +442,12 @@ Value slice_of(const Value& object, const Value& from, const Value& to, const Va
     if (at < 0) at += size;
     return std::clamp<int64_t>(at, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
   };
-  Json part = Json::array();
+  Ordered part = Ordered::array();
   const int64_t begin = place(from, step > 0 ? 0 : size - 1), end = place(to, step > 0 ? size : -1);
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) part.push_back(all[static_cast<size_t>(i)]);
   if (!object.json()->is_string()) return Value(part);
   std::string text;
-  for (const Json& c : part) text += c.get<std::string>();
+  for (const Ordered& c : part) text += c.get<std::string>();
   return Value(text);
 }
 
@@ -462,9 +462,9 @@ std::string time_text(const Arguments& a) {
 
 enum class Flow { on, end_loop, next_round };
 
-class Renderer {
+class Interpreter {
  public:
-  explicit Renderer(Members variables) { scopes_.push_back(std::move(variables)); }
+  explicit Interpreter(Members variables) { scopes_.push_back(std::move(variables)); }
 
   Flow run(const Block& block, std::string& out) {
     for (const Statement& s : block) {
@@ -526,21 +526,21 @@ class Renderer {
   }
 
   void unpack(const Statement& s, const std::vector<std::string>& names, const Value& v) {
-    const std::vector<Json> parts = elements_of(v);
+    const std::vector<Ordered> parts = elements_of(v);
     CHECK(parts.size() == names.size(), "line {}: {} names for {} values", s.line, names.size(), parts.size());
     for (size_t i = 0; i < names.size(); i++) scopes_.back()[names[i]] = Value(parts[i]);
   }
 
   Flow loop(const Statement& s, std::string& out) {
-    std::vector<Json> all = elements_of(value(*s.value));
+    std::vector<Ordered> all = elements_of(value(*s.value));
     scopes_.emplace_back();
-    const auto name = [&](const Json& element) {
+    const auto name = [&](const Ordered& element) {
       if (s.names.size() == 1)
         scopes_.back()[s.names[0]] = Value(element);
       else
         unpack(s, s.names, Value(element));
     };
-    if (s.condition) std::erase_if(all, [&](const Json& element) {
+    if (s.condition) std::erase_if(all, [&](const Ordered& element) {
         name(element);
         return !is_true(value(*s.condition));
       });
@@ -610,12 +610,12 @@ class Renderer {
       case Kind::literal: return Value(e.value);
       case Kind::name: return look_up(e.text);
       case Kind::list: {
-        Json list = Json::array();
+        Ordered list = Ordered::array();
         for (const ExpressionPtr& each : e.of) list.push_back(json_of(value(*each), "an element of a list"));
         return Value(list);
       }
       case Kind::mapping: {
-        Json object = Json::object();
+        Ordered object = Ordered::object();
         for (size_t i = 0; i < e.of.size(); i += 2)
           object[to_text(value(*e.of[i]))] = json_of(value(*e.of[i + 1]), "a value of a mapping");
         return Value(object);
@@ -632,10 +632,10 @@ class Renderer {
       case Kind::unary: {
         const Value v = value(*e.of[0]);
         if (e.text == "not") return Value(!is_true(v));
-        const Json& number = json_of(v, "a sign");
+        const Ordered& number = json_of(v, "a sign");
         CHECK(number.is_number(), "line {}: {} {}", e.line, e.text, kind_of(v));
         if (e.text == "+") return v;
-        return number.is_number_integer() ? Value(-number.get<int64_t>()) : Value(Json(-number.get<double>()));
+        return number.is_number_integer() ? Value(-number.get<int64_t>()) : Value(Ordered(-number.get<double>()));
       }
       case Kind::binary: return binary(e);
       case Kind::choice: return value(*e.of[is_true(value(*e.of[0])) ? 1 : 2]);
@@ -661,11 +661,11 @@ class Renderer {
     if (sign == "!=") return Value(!is_equal(a, b));
     if (sign == "in") return Value(contains(b, a));
     if (sign == "~") return text(to_text(a) + to_text(b));
-    const Json *x = a.json(), *y = b.json();
+    const Ordered *x = a.json(), *y = b.json();
     if (sign == "+" && x && y && x->is_string() && y->is_string())
       return text(x->get_ref<const std::string&>() + y->get_ref<const std::string&>());
     if (sign == "+" && x && y && x->is_array() && y->is_array()) {
-      Json both = *x;
+      Ordered both = *x;
       both.insert(both.end(), y->begin(), y->end());
       CHECK(both.size() <= static_cast<size_t>(longest_range), "line {}: a list of {}", e.line, both.size());
       return Value(both);
@@ -674,7 +674,7 @@ class Renderer {
       const int order = x->get_ref<const std::string&>().compare(y->get_ref<const std::string&>());
       return Value(sign == "<" ? order < 0 : sign == ">" ? order > 0 : sign == "<=" ? order <= 0 : order >= 0);
     }
-    const auto is_number = [](const Json* v) { return v && (v->is_number() || v->is_boolean()); };
+    const auto is_number = [](const Ordered* v) { return v && (v->is_number() || v->is_boolean()); };
     CHECK(is_number(x) && is_number(y), "line {}: {} {} {}", e.line, kind_of(a), sign, kind_of(b));
     const double p = x->get<double>(), q = y->get<double>();
     if (sign == "<") return Value(p < q);
@@ -691,7 +691,7 @@ class Renderer {
                           : sign == "%"  ? p - q * std::floor(p / q)
                                          : std::pow(p, q);
     if (whole && sign != "/" && std::abs(result) < 9e15) return Value(static_cast<int64_t>(result));
-    return Value(Json(result));
+    return Value(Ordered(result));
   }
 
   Value text(std::string made_now) {
@@ -714,7 +714,7 @@ Members globals() {
              return Value(std::make_shared<Members>(a.by_name));
            }))},
           {"dict", Value(Function([](const Arguments& a) {
-             Json object = Json::object();
+             Ordered object = Ordered::object();
              for (const auto& [key, value] : a.by_name) object[key] = json_of(value, "dict");
              return Value(object);
            }))},
@@ -724,27 +724,28 @@ Members globals() {
              const int64_t end = whole_of(argument(a, one ? 0 : 1, "", Value(int64_t{0})), "range");
              const int64_t by = whole_of(argument(a, 2, "", Value(int64_t{1})), "range");
              CHECK(by != 0 && (end - begin) / by <= longest_range, "a range from {} to {} by {}", begin, end, by);
-             Json all = Json::array();
+             Ordered all = Ordered::array();
              for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) all.push_back(i);
              return Value(all);
            }))}};
 }
 
 }  // namespace
+}  // namespace jinja
 
 struct JinjaTemplate::Program {
-  Block block;
+  jinja::Block block;
 };
 
-JinjaTemplate::JinjaTemplate(std::string text) : program_(new Program{parse(text)}) {}
+JinjaTemplate::JinjaTemplate(std::string text) : program_(new Program{jinja::parse(text)}) {}
 JinjaTemplate::~JinjaTemplate() = default;
 JinjaTemplate::JinjaTemplate(JinjaTemplate&&) noexcept = default;
 
-std::string JinjaTemplate::render(const Json& variables) const {
-  Members all = globals();
-  for (const auto& [name, value] : variables.items()) all[name] = Value(value);
+std::string JinjaTemplate::render(const nlohmann::ordered_json& variables) const {
+  jinja::Members all = jinja::globals();
+  for (const auto& [name, value] : variables.items()) all[name] = jinja::Value(value);
   std::string out;
-  Renderer(std::move(all)).run(program_->block, out);
+  jinja::Interpreter(std::move(all)).run(program_->block, out);
   return out;
 }
 

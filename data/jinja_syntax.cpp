@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "kernels/system/check.h"
+#include "kernels/system/json.h"
 
 namespace megalith::jinja {
 
@@ -138,10 +139,11 @@ class Lexer {
       }
       const char c = text_[++at];
       if (c == 'u' && at + 4 < text_.size()) {
-        // JSON's escapes of four digits are these.
-        const Json parsed = Json::parse("\"\\u" + text_.substr(at + 1, 4) + "\"", nullptr, false);
-        CHECK(!parsed.is_discarded(), "line {}: \\u{} is no character", line_, text_.substr(at + 1, 4));
-        value += parsed.get<std::string>();
+        try {  // JSON's escapes of four digits are these
+          value += parse_json("\"\\u" + text_.substr(at + 1, 4) + "\"").get<std::string>();
+        } catch (const nlohmann::json::exception&) {
+          FAIL("line {}: \\u{} is no character", line_, text_.substr(at + 1, 4));
+        }
         at += 4;
       } else {
         static constexpr std::string_view from = "nrtbf0", to{"\n\r\t\b\f\0", 6};

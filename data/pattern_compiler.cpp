@@ -231,7 +231,7 @@ class PatternCompiler {
   std::vector<uint64_t> combinations_;  // of sets that characters are in
 };
 
-TextPattern::TextPattern(std::string_view pattern, const std::string& where) {
+TextPattern::TextPattern(std::string_view pattern, const std::string& where) : where_(where) {
   PatternCompiler(*this, where).compile(parse_pattern(pattern, where));
 }
 

@@ -247,10 +247,13 @@ class PipelineEncoder final : public Encoder {
   PipelineEncoder(const Pipeline& pipeline, bool with_specials)
       : pipeline_(pipeline), with_specials_(with_specials), model_scratch_(pipeline.model) {}
 
-  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, false, out, nullptr); }
-  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, true, out, nullptr); }
+  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::text, out, nullptr); }
+  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::cut, out, nullptr); }
   void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
-    encode(text, false, out, &places);
+    encode(text, Begin::text, out, &places);
+  }
+  void encode_places_inside(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
+    encode(text, Begin::piece, out, &places);
   }
 
  private:
@@ -265,10 +268,14 @@ class PipelineEncoder final : public Encoder {
 
   using Places = std::vector<TextRange>;  // null: they are not asked for
 
-  void encode(std::string_view text, bool goes_on, std::vector<int32_t>& out, Places* places) {
+  // What the begin of a text is: that of all, that of a piece behind an added token, or a cut.
+  enum class Begin { text, piece, cut };
+
+  void encode(std::string_view text, Begin begins, std::vector<int32_t>& out, Places* places) {
     const auto piece = [&](size_t begin, size_t end) {
       const size_t first = places ? places->size() : 0;
-      encode_piece(text.substr(begin, end - begin), begin == 0, goes_on && begin == 0, out, places);
+      encode_piece(text.substr(begin, end - begin), begin == 0 && begins != Begin::piece,
+                   begins == Begin::cut && begin == 0, out, places);
       for (size_t i = first; places && i < places->size(); i++)
         (*places)[i] = {begin + (*places)[i].begin, begin + (*places)[i].end};
     };
@@ -322,10 +329,11 @@ class PipelineEncoder final : public Encoder {
 class PipelineTokenizer final : public Tokenizer {
  public:
   PipelineTokenizer(std::shared_ptr<const Pipeline> pipeline, std::map<std::string, std::string> files,
-                    bool with_specials)
-      : pipeline_(std::move(pipeline)), files_(std::move(files)), finds_specials_(with_specials) {
+                    TokenUse use, bool with_specials)
+      : pipeline_(std::move(pipeline)), files_(std::move(files)), use_(std::move(use)), finds_specials_(with_specials) {
     if (!with_specials)
-      with_specials_ = std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), true);
+      with_specials_ =
+          std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), TokenUse(), true);
   }
 
   int32_t vocab_size() const override { return pipeline_->size(); }
@@ -353,7 +361,17 @@ class PipelineTokenizer final : public Tokenizer {
   void save(const std::string& folder) const override {
     for (const auto& [name, text] : files_) write_file((std::filesystem::path(folder) / name).string(), text);
   }
-  void save_for_transformers(const std::string& folder, int64_t) const override { save(folder); }
+  void save_for_transformers(const std::string& folder, int64_t, const std::string& jinja) const override {
+    std::map<std::string, std::string> files = files_;
+    files.erase(jinja_file);
+    if (const auto config = files.find(tokenizer_config_file); config != files.end()) {
+      Json keys = parse_json(config->second);
+      if (keys.erase("chat_template") > 0) config->second = json_text(keys, 2) + "\n";
+    }
+    if (!jinja.empty()) files[jinja_file] = jinja;
+    for (const auto& [name, text] : files) write_file((std::filesystem::path(folder) / name).string(), text);
+  }
+  const TokenUse& use() const override { return use_; }
 
   std::string content() const override {
     Json file = parse_json(files_.at(tokenizer_json_file));
@@ -379,6 +397,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   std::shared_ptr<const Pipeline> pipeline_;
   std::map<std::string, std::string> files_;  // by name
+  TokenUse use_;
   std::unique_ptr<Tokenizer> with_specials_;
   const bool finds_specials_;
 };
@@ -387,10 +406,10 @@ class PipelineTokenizer final : public Tokenizer {
 
 std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const Json& file, const std::string& path,
                                                    std::map<std::string, std::string> files,
-                                                   const std::optional<std::string>& named_end) {
+                                                   const SpecialTokens& special) {
   CHECK(json_member(file, "model").is_object(), "{} has no model", path);
-  return std::make_unique<PipelineTokenizer>(std::make_shared<Pipeline>(file, path, named_end), std::move(files),
-                                             false);
+  return std::make_unique<PipelineTokenizer>(std::make_shared<Pipeline>(file, path, special.end), std::move(files),
+                                             special.use, false);
 }
 
 }  // namespace megalith

@@ -9,17 +9,17 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
+#include "data/special_tokens.h"
 #include "data/tokenizer.h"
 
 namespace megalith {
 
-// `file` is tokenizer.json, `files` are the tokenizer's files by name, as they came, and `named_end` the end of a text
-// that files beside it name.
+// `file` is tokenizer.json, `files` are the tokenizer's files by name, as they came, and `special` is what those beside
+// it say of special tokens.
 std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const nlohmann::json& file, const std::string& path,
                                                    std::map<std::string, std::string> files,
-                                                   const std::optional<std::string>& named_end);
+                                                   const SpecialTokens& special);
 
 }  // namespace megalith

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "data/bpe_vocabulary.h"
+#include "data/chat_template_jinja.h"
 #include "data/common_tokens.h"
 #include "data/encode_corpus.h"
 #include "data/largest_ids.h"
@@ -199,6 +200,30 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
   return report;
 }
 
+// Returns the template that conversations are written with. `tokenizer`: null where it is to be trained.
+ChatTemplate template_of(const PrepareOptions& options, const Tokenizer* tokenizer) {
+  TokenUse use;
+  use.roles["eos_token"] = end_of_text_name;
+  LearnedTemplate learned = named_chat_template(options.examples.chat_template, tokenizer ? tokenizer->use() : use);
+  CHECK(learned.prompts_alone.empty(),
+        "--template {}: it writes whole conversations, which training takes, otherwise than those that go on: {}. Name "
+        "another: chatml, llama3, mistral, zephyr, plain, or a file (data/chat_template.h)",
+        options.examples.chat_template, learned.prompts_alone);
+  return std::move(learned.chat);
+}
+
+std::string other_template_of(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& folder) {
+  if (tokenizer.use().jinja.empty()) return "";
+  try {
+    ChatTemplate theirs = learn_chat_template(tokenizer.use().jinja, tokenizer.use().roles, folder).chat;
+    theirs.name = chat.name;
+    if (theirs == chat) return "";
+  } catch (const Error&) {  // it has a form of its own
+  }
+  return fmt::format("{} has a chat template of its own, which writes conversations otherwise than {}; --template {} takes it",
+                     folder, chat.name, folder);
+}
+
 // Puts the template among the files. Returns its end of an answer if that is several tokens.
 std::string keep_template(const ChatTemplate& chat, const Tokenizer& tokenizer, const PrepareFolder& folder) {
   write_file(folder.path(PrepareFolder::chat_template), chat_template_file(chat), {.replace = true});
@@ -244,8 +269,8 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   LeftOut left_out;
   const std::vector<TextInput> inputs = inputs_of(options, tokenizer != nullptr, left_out);
   std::optional<ChatTemplate> chat;
-  if (options.corpus.conversations) chat = chat_template(options.examples.chat_template);
-  nlohmann::json made = made_of(options, inputs);
+  if (options.corpus.conversations) chat = template_of(options, tokenizer.get());
+  nlohmann::json made = made_of(options, inputs, chat ? &*chat : nullptr);
   if (auto before = made_before(options, made, tokenizer.get())) return *before;
   PrepareFolder folder(options.out);
   const auto [begun, noted, all_made] = earlier_work(folder, made);
@@ -284,6 +309,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   report.continued = noted.has_value() && !(position == PreparePosition());
   report.left_out = std::move(left_out);
   if (chat) report.end_of_answer = keep_template(*chat, *tokenizer, folder);
+  if (chat) report.other_template = other_template_of(*chat, *tokenizer, options.tokenizer);
   publish(report, files, *tokenizer, std::move(made), total > 0, threads, folder);
   return report;
 }

@@ -15,7 +15,7 @@
 // an Error, or left out and counted if at most skip_bad are.
 //
 // All cores work, order is kept, and the files depend neither on the number of threads nor on window_bytes. Memory per
-// thread: about 20 times window_bytes, or 8 times the longest JSON line if that is more. A text with 8 MiB that cannot
+// thread: about 20 times window_bytes, or 8 times the longest JSON line, of a conversation 25 times, if that is more. A text with 8 MiB that cannot
 // be cut (text_batches.h) is an Error.
 //
 // Everything is written under OUT/prepare.partial (prepare_folder.h), synced, and renamed when complete. A prepare that
@@ -42,7 +42,7 @@ namespace megalith {
 
 // How conversations become examples, where CorpusOptions::conversations is set.
 struct ExampleOptions {
-  std::string chat_template;  // as for chat_template()
+  std::string chat_template;  // as for named_chat_template()
   TrainOn train_on = TrainOn::answers;
   enum class Longer { cut, leave_out };
   int64_t sequence_length = 0;  // longer examples, of more than sequence_length + 1 tokens; 0: none is
@@ -96,6 +96,9 @@ struct PrepareReport {
   LeftOut left_out = {};           // in the folders that are named
   ExampleCounts examples = {};     // of conversations
   std::string end_of_answer = {};  // of conversations whose template's end is several tokens: that
+  // The tokenizer's folder has another chat template than the conversations were written with: a sentence. Empty: it has
+  // the same, or none.
+  std::string other_template = {};
 };
 
 // Called by one thread at a time, not always the caller's, with the current stage and how many of how many bytes on the

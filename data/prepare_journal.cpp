@@ -99,7 +99,8 @@ PreparePosition position_from(const nlohmann::json& j) {
           .examples = examples_from(j)};
 }
 
-nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
+nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs,
+                       const ChatTemplate* chat) {
   nlohmann::json texts = nlohmann::json::array();
   for (const TextInput& input : inputs)
     texts.push_back({bytes_to_json(input.path), input.size, input.modified, input.json_lines});
@@ -113,7 +114,7 @@ nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInpu
                       {"--shard-tokens", options.shard_tokens}};
   if (const auto& fields = options.corpus.conversations) {
     const ExampleOptions& examples = options.examples;
-    made["--template"] = bytes_to_json(chat_template_file(chat_template(examples.chat_template)));
+    made["--template"] = bytes_to_json(chat_template_file(*chat));
     made["--field"] = bytes_to_json(fields->messages);
     made["--prompt-field"] = bytes_to_json(fields->prompt);
     made["--completion-field"] = bytes_to_json(fields->completion);

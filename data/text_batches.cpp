@@ -113,11 +113,11 @@ void TextBatches::next_lines(TextBatch& batch) {
       give(batch, TextBatch::Kind::json_lines, line_end + 1, line_end + 1);
       break;
     }
-    CHECK(
-        bytes <= longest_line,
-        "{}, line {} (at byte {}) has more than {} bytes; JSON lines hold one document a line, so cut it into several; "
-        "jq -c '.[]' does that to an array of objects",
-        corpus_.inputs[static_cast<size_t>(position_.input)].path, position_.lines + 1, position_.offset, longest_line);
+    const int64_t longest = corpus_.conversations ? longest_conversation : longest_line;
+    CHECK(bytes < longest,
+          "{}, line {} (at byte {}) has more than {} bytes; a line holds one {}, so cut it into several",
+          corpus_.inputs[static_cast<size_t>(position_.input)].name(), position_.lines + 1, position_.offset, longest,
+          corpus_.conversations ? "conversation" : "document");
   }
   batch.end = position_;
 }

@@ -3,7 +3,7 @@
 //
 // A batch holds whole lines of a JSON lines file, whole documents of a text with their separators, or a part of a
 // document longer than window_bytes, cut where the tokenizer says that a cut changes nothing. A batch has at most
-// window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line, for texts up to
+// window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line or longest_conversation, for texts up to
 // longest_uncut; beyond that is an Error with file and offset. Held-out documents do not depend on the batches.
 #pragma once
 
@@ -24,6 +24,8 @@
 namespace megalith {
 
 constexpr int64_t longest_line = int64_t{128} << 20, longest_uncut = int64_t{8} << 20;
+// A conversation takes about 25 times its bytes while it becomes an example.
+constexpr int64_t longest_conversation = int64_t{16} << 20;
 
 // Maps (input, offset) of each document of a text to its length.
 using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;

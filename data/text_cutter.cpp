@@ -75,6 +75,7 @@ void TextCutter::add(const Json& part, const std::string& path) {
   } else if (type == "Metaspace") {
     Step step{.kind = Kind::metaspace, .prefix = Prefix::always};
     step.blank = text_member(part, "replacement", what, path);
+    CHECK(!step.blank.empty(), "{}: {} has an empty replacement", path, what);
     const Json& scheme = json_member(part, "prepend_scheme");
     if (scheme == "first")
       step.prefix = Prefix::first;

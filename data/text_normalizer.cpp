@@ -183,6 +183,7 @@ void TextNormalizer::replace(const Step& step, std::string_view text, std::strin
 
 std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scratch& scratch,
                                        std::vector<Change>* changes) const {
+  const size_t before = text.size();
   for (const Step& step : steps_) {
     if (text.empty()) return text;
     if (step.kind == Kind::strip) {
@@ -201,6 +202,7 @@ std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scra
       case Kind::compose: compose(text, out, changes); break;
       default: change_form(text, step.options, out);
     }
+    check_growth(before, out.size(), "the normalizer");
     scratch.text.swap(scratch.other);
     text = scratch.text;
   }

@@ -3,8 +3,13 @@
 #include <algorithm>
 
 #include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
+
+namespace {
+constexpr int64_t most_tries = 10'000'000;  // as Oniguruma's retry-limit-in-match, which `tokenizers` has
+}
 
 TextPattern TextPattern::of_text(std::string_view text) {
   TextPattern pattern;
@@ -74,6 +79,9 @@ const uint8_t* TextPattern::match(int at, const uint8_t* begin, const uint8_t* p
     }
     if (goes_on) continue;
     if (scratch.choices.size() == outer) return nullptr;
+    CHECK(++scratch.tries <= most_tries + 100 * (end - begin),
+          "{}: the pattern tries more than {} ways to match a text of {}: it backtracks too much", where_, most_tries,
+          counted(end - begin, "byte"));
     Scratch::Choice& last = scratch.choices.back();
     at = last.node;
     if (last.lowest == nullptr) {
@@ -116,6 +124,7 @@ bool TextPattern::find(std::string_view text, size_t from, Match& found, Scratch
   }
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());
   const uint8_t *end = begin + text.size(), *p = begin + from;
+  scratch.tries = 0;
   while (p < end || (p == end && may_be_empty_)) {
     if (p < end && begins_[*p] == 0) {
       p++;  // below 0x80
@@ -138,6 +147,7 @@ size_t TextPattern::undecided_from(std::string_view text, size_t from, Scratch& 
   const uint8_t *end = begin + text.size(), *p = begin + from;
   while (p < end) {
     scratch.saw_end = false;
+    scratch.tries = 0;
     match_any(begin, p, end, scratch);
     if (scratch.saw_end) break;
     p += character_at(p, end).bytes;

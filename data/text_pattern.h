@@ -36,9 +36,11 @@ class TextPattern {
       const uint8_t *at, *lowest;  // lowest: null, or a run that ends at `at` may end earlier, down to there
     };
     std::vector<Choice> choices;
+    int64_t tries = 0;     // ways that were tried since a search began
     bool saw_end = false;  // set by a search whose result more text could change; never cleared here
   };
-  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one.
+  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: a search
+  // tries more ways than any text should need; the pattern is another's, and may backtrack without end.
   bool find(std::string_view text, size_t from, Match& match, Scratch& scratch) const;
 
   // Returns the first place from `from` on at which more text could change whether a match begins.
@@ -76,7 +78,8 @@ class TextPattern {
   const uint8_t* match(int node, const uint8_t* begin, const uint8_t* p, const uint8_t* end, Scratch& scratch) const;
   const uint8_t* match_any(const uint8_t* begin, const uint8_t* p, const uint8_t* end, Scratch& scratch) const;
 
-  std::string text_;  // of_text: what is searched
+  std::string where_;  // begins messages
+  std::string text_;   // of_text: what is searched
   std::vector<Node> nodes_;
   std::vector<Way> ways_;                       // in order
   std::vector<std::vector<int>> ways_by_byte_;  // by a first byte below 0x80

@@ -5,6 +5,7 @@
 
 #include "data/bpe_names.h"
 #include "data/tokenizer_parts.h"
+#include "data/whole_characters.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
 
@@ -15,38 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view replacement_character = "\xef\xbf\xbd";
-
-// Returns how many bytes at p, which begin no character, one U+FFFD stands for: as many as begin one that is cut short
-// (The Unicode Standard, section 3.9, "substitution of maximal subparts").
-size_t subpart(const uint8_t* p, const uint8_t* end) {
-  const uint8_t lead = *p;
-  const size_t length = lead >= 0xc2 && lead <= 0xdf   ? 2
-                        : (lead & 0xf0) == 0xe0        ? 3
-                        : lead >= 0xf0 && lead <= 0xf4 ? 4
-                                                       : 1;
-  const uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  const uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  size_t n = 1;
-  for (; n < length && p + n < end; n++)
-    if (n == 1 ? p[n] < lowest || p[n] > highest : !is_continuation(p[n])) break;
-  return n;
-}
-
-std::string valid_utf8(std::string_view bytes) {
-  std::string text;
-  const uint8_t *p = bytes_of(bytes), *end = p + bytes.size();
-  while (p < end) {
-    const Character c = character_at(p, end);
-    if (c.code_point == stray_byte) {
-      text += replacement_character;
-      p += subpart(p, end);
-    } else {
-      text.append(reinterpret_cast<const char*>(p), c.bytes);
-      p += c.bytes;
-    }
-  }
-  return text;
-}
 
 std::optional<char> byte_of(std::string_view name) {
   if (name.size() != 6 || !name.starts_with("<0x") || name[5] != '>') return {};
@@ -89,7 +58,9 @@ std::string replaced(const TextPattern& pattern, const std::string& by, const st
     out.append(text, copied, match.begin - copied).append(by);
     copied = match.end;
   }
-  return out.append(text, copied);
+  out.append(text, copied);
+  check_growth(text.size(), out.size(), "the decoder Replace");
+  return out;
 }
 
 std::string stripped(std::string text, const std::string& what, size_t first, size_t last) {
@@ -148,12 +119,19 @@ void TokenDecoder::add(const Json& part, const std::string& path) {
 }
 
 std::string TokenDecoder::text_of(std::vector<std::string> names) const {
+  const auto bytes = [&] {
+    size_t sum = 0;
+    for (const std::string& name : names) sum += name.size();
+    return sum;
+  };
+  const size_t before = bytes();
   for (const Step& step : steps_) {
+    check_growth(before, bytes(), "the decoder");
     switch (step.kind) {
       case Kind::byte_level: {
-        std::string bytes;
-        for (const std::string& name : names) bytes += bytes_of_name(name).value_or(name);
-        names.assign(1, valid_utf8(bytes));
+        std::string all;
+        for (const std::string& name : names) all += bytes_of_name(name).value_or(name);
+        names.assign(1, valid_utf8(all));
         break;
       }
       case Kind::byte_fallback: names = with_bytes_joined(names); break;
@@ -185,8 +163,10 @@ std::string TokenDecoder::text_of(std::vector<std::string> names) const {
 }
 
 std::string TokenDecoder::bytes_inside(std::string name) const {
+  const size_t before = name.size();
   bool is_joined = false;  // what follows sees a whole text
   for (const Step& step : steps_) {
+    check_growth(before, name.size(), "the decoder");
     if (step.kind == Kind::byte_level) name = bytes_of_name(name).value_or(name);
     if (step.kind == Kind::replace) name = replaced(step.pattern[0], step.text, name);
     if (step.kind == Kind::strip && !is_joined) name = stripped(name, step.text, step.first, step.last);

@@ -11,6 +11,11 @@
 
 namespace megalith {
 
+const TokenUse& Tokenizer::use() const {
+  static const TokenUse none;
+  return none;
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool with_specials) const {
   std::string text;
   const std::vector<SpecialToken> specials = with_specials ? std::vector<SpecialToken>() : special_tokens();
@@ -44,7 +49,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
   // tokenizer.json goes first, since it says how texts are split.
   if (has(tokenizer_json_file))
-    return read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder).end);
+    return read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder));
   for (const char* name : {"vocab.json", "merges.txt"})
     CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
   return make_bpe_tokenizer(read_bpe(folder));
@@ -54,7 +59,7 @@ std::vector<std::string> tokenizer_files(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code absent;
   for (const char* name : {byte_tokenizer_file, tokenizer_json_file, "vocab.json", "merges.txt", tokenizer_config_file,
-                           special_tokens_file, added_tokens_file})
+                           special_tokens_file, added_tokens_file, jinja_file})
     if (std::filesystem::exists(std::filesystem::path(folder) / name, absent)) found.push_back(folder + "/" + name);
   return found;
 }

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,13 +36,24 @@ class Encoder {
   // characters, each token of the rewritten stretch has the whole stretch as its place. Error: the tokenizer changes
   // the text in a way that does not tell which characters a token stands for.
   virtual void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) = 0;
-  // The same for a text that goes on from a cut (Tokenizer::last_cut).
+  // The same for a text that is not the beginning of what is encoded: an added token stands before it.
+  virtual void encode_places_inside(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) {
+    encode_places(text, out, places);
+  }
+  // As encode(), for a text that goes on from a cut (Tokenizer::last_cut).
   virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };
 
 struct SpecialToken {
   std::string text;
   int32_t id;
+};
+
+// What the files beside a vocabulary say of its use, which decides no text's ids.
+struct TokenUse {
+  // Texts of special tokens by what they are for: "bos_token", "eos_token", "pad_token" and the like.
+  std::map<std::string, std::string> roles;
+  std::string jinja;  // the chat template that `transformers` has of the folder (chat_template_jinja.h); empty: none
 };
 
 class Tokenizer {
@@ -79,13 +91,15 @@ class Tokenizer {
   // Returns the tokens that have a text of their own, and the end of a text if it has one.
   virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
+  virtual const TokenUse& use() const;
+
   // Returns this tokenizer as one that encodes special tokens as ids, valid as long as this; null: special_text.h finds
   // them.
   virtual const Tokenizer* with_specials() const { return nullptr; }
 
-  // Writes the files that `transformers` reads into an existing folder; overwrites none. Those of the third kind are as
-  // they came. `context` is the model's most tokens.
-  virtual void save_for_transformers(const std::string& folder, int64_t context) const = 0;
+  // Writes the files that `transformers` reads into an existing folder; overwrites none. `context` is the model's most
+  // tokens, and `jinja` the chat template of the folder, "": none. All else of the third kind is as it came.
+  virtual void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const = 0;
 
   // Appends the ids of text to out. For much text use an Encoder.
   void encode(std::string_view text, std::vector<int32_t>& out) const { encoder()->encode(text, out); }

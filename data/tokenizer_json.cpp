@@ -11,6 +11,7 @@
 #include "data/pipeline_tokenizer.h"
 #include "data/pretokenizer.h"
 #include "data/special_tokens.h"
+#include "data/tokenizer_config.h"
 #include "data/tokenizer_parts.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
@@ -24,7 +25,7 @@ using Json = nlohmann::json;
 // These files of a tokenizer's folder are copied with it.
 constexpr std::array files_of_tokenizer = {tokenizer_json_file, tokenizer_config_file, special_tokens_file,
                                            added_tokens_file,   "vocab.json",          "merges.txt",
-                                           "tokenizer.model",   "chat_template.jinja"};
+                                           "tokenizer.model",   jinja_file};
 
 class TokenizerJson {
  public:
@@ -32,20 +33,22 @@ class TokenizerJson {
     CHECK(file_.is_object(), "{} is not a JSON object", path_);
   }
 
-  std::unique_ptr<Tokenizer> read(const std::optional<std::string>& named_end) const {
+  std::unique_ptr<Tokenizer> read(const SpecialTokens& special) const {
     const Json& model = json_member(file_, "model");
     CHECK(model.is_object(), "{} has no model", path_);
+    check_tokenizer_config(std::filesystem::path(path_).parent_path().string(), file_);
     if (makes_ids_as_gpt2()) {
       BpeNames names(json_member(model, "vocab"), path_, "model.vocab");
       add_specials(names);
-      names.end_is(named_end);
+      names.end_is(special.end);
       BpeVocabulary vocabulary = names.without_merges();
       add_merges(json_member(model, "merges"), names, path_);
       vocabulary.merges = names.merges();
+      vocabulary.use = special.use;
       if (json_member(model, "ignore_merges") != true || merges_make_all(vocabulary))
         return make_bpe_tokenizer(std::move(vocabulary));
     }
-    return make_pipeline_tokenizer(file_, path_, files_beside(), named_end);
+    return make_pipeline_tokenizer(file_, path_, files_beside(), special);
   }
 
  private:
@@ -146,22 +149,29 @@ std::string tokenizer_json(const BpeVocabulary& vocabulary) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end) {
-  return TokenizerJson(path).read(named_end);
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const SpecialTokens& special) {
+  return TokenizerJson(path).read(special);
 }
 
 void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder) {
   write_bpe(vocabulary, folder);
-  if (vocabulary.specials.empty() && vocabulary.end_name == end_of_text_name) return;
   const std::filesystem::path place(folder);
+  if (!vocabulary.use.jinja.empty()) write_file(place / jinja_file, vocabulary.use.jinja);
+  Ordered roles = vocabulary.use.roles;
+  roles["eos_token"] = vocabulary.end_name;
+  const bool usual = std::ranges::all_of(roles, [](const Ordered& role) { return role == end_of_text_name; });
+  if (vocabulary.specials.empty() && usual) return;
   write_file(place / tokenizer_json_file, tokenizer_json(vocabulary));
-  write_file(place / special_tokens_file, json_text(Ordered{{"eos_token", vocabulary.end_name}}, 1) + "\n");
+  write_file(place / special_tokens_file, json_text(roles, 1) + "\n");
 }
 
-void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, const std::string& folder) {
+void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, const std::string& jinja,
+                            const std::string& folder) {
   const std::filesystem::path place(folder);
-  Ordered specials;
-  for (const char* key : {"bos_token", "eos_token", "unk_token"}) specials[key] = vocabulary.end_name;
+  // GPT2Tokenizer would add a token of its own for one that is absent.
+  Ordered specials = vocabulary.use.roles;
+  for (const char* key : {"bos_token", "eos_token", "unk_token"})
+    if (key == std::string("eos_token") || !specials.contains(key)) specials[key] = vocabulary.end_name;
   Ordered config = {{"tokenizer_class", "GPT2Tokenizer"},
                     {"add_prefix_space", false},
                     {"clean_up_tokenization_spaces", false},
@@ -171,6 +181,17 @@ void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, co
   write_file(place / tokenizer_json_file, tokenizer_json(vocabulary));
   write_file(place / tokenizer_config_file, json_text(config, 1) + "\n");
   write_file(place / special_tokens_file, json_text(specials, 1) + "\n");
+  if (!jinja.empty()) write_file(place / jinja_file, jinja);
+}
+
+bool cuts_as_qwen2(const std::string& folder) {
+  // Source: Qwen2Tokenizer of `transformers`.
+  static constexpr const char* pattern =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const Json file = read_json_file((std::filesystem::path(folder) / tokenizer_json_file).string());
+  const std::vector<const Json*> cuts = parts_of(json_member(file, "pre_tokenizer"), "pretokenizers");
+  return type_of_part(json_member(file, "normalizer")) == "NFC" && cuts.size() == 2 &&
+         json_member(json_member(*cuts[0], "pattern"), "Regex") == pattern && type_of_part(*cuts[1]) == "ByteLevel";
 }
 
 void check_no_tokenizer_in(const std::string& folder) {

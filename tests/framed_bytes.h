@@ -12,7 +12,7 @@ namespace megalith {
 
 // Writes it into an existing folder.
 inline std::unique_ptr<Tokenizer> write_framed_bytes(const std::string& folder) {
-  make_byte_tokenizer()->save_for_transformers(folder, 8);
+  make_byte_tokenizer()->save_for_transformers(folder, 8, "");
   const std::string path = folder + "/tokenizer.json";
   nlohmann::json file = nlohmann::json::parse(read_file(path));
   file["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",

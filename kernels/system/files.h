@@ -25,7 +25,7 @@ class CorruptFile : public Error {
 // Returns whether this error means that no such file exists.
 inline bool means_absent(std::error_code error) {
   return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
-         error == std::errc::is_a_directory;
+         error == std::errc::is_a_directory || error == std::errc::too_many_symbolic_link_levels;
 }
 
 // Returns "s3" for s3://bucket/run, and "" for a path. The system would create local folders of such a name.

@@ -66,6 +66,16 @@ void for_each_json_line(std::string_view text, const std::string& path,
   }
 }
 
+bool says_nothing(const nlohmann::json& value) {
+  return value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+}
+
+std::string unknown_key(const nlohmann::json& object, const std::function<bool(const std::string& key)>& is_known) {
+  for (const auto& [key, value] : object.items())
+    if (!says_nothing(value) && !is_known(key)) return key;
+  return "";
+}
+
 const nlohmann::json& as_list(const nlohmann::json& value) {
   expect_kind(value, value.is_array(), "list");
   return value;

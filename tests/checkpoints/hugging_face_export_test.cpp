@@ -20,7 +20,7 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
     const TemporaryFolder folder;
     spill(folder / name, "precious");
     expect_part(
-        message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, folder.path()); }),
+        message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder.path()); }),
         folder / name);
     EXPECT_EQ(read_file(folder / name), "precious");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
@@ -29,13 +29,13 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
   ModelConfig other = small;
   other.vocab = 8;
   expect_part(
-      message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), std::nullopt, folder / "x"); }),
+      message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), folder / "x"); }),
       "wte.weight");
   EXPECT_FALSE(fs::exists(folder / "x"));
   // Only GPT-2's choices can be written as a folder of GPT-2.
   ModelConfig rms = small;
   rms.norm = NormKind::rms;
-  expect_part(message_of([&] { export_hugging_face(source, rms, gpt2_parameters(small), std::nullopt, folder / "y"); }),
+  expect_part(message_of([&] { export_hugging_face(source, rms, gpt2_parameters(small), folder / "y"); }),
               "model.norm = \"rms\"");
   EXPECT_FALSE(fs::exists(folder / "y"));
 }
@@ -48,7 +48,7 @@ TEST(HuggingFace, an_export_in_several_files_and_in_bf16) {
   constexpr int64_t most = 100;
   for (const DType type : {DType::f32, DType::bf16}) {
     const std::string out = folder / name_of(type);
-    export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, out, {},
+    export_hugging_face(source, small, gpt2_parameters(small), out, {},
                         {.type = type, .most_bytes = most});
     EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
     const auto index = nlohmann::json::parse(read_file(out + "/model.safetensors.index.json"));
@@ -88,7 +88,7 @@ TEST(HuggingFace, an_export_in_several_files_and_in_bf16) {
   fs::create_directory(folder / "taken");
   spill(folder / "taken/model.safetensors.index.json", "precious");
   expect_part(
-      message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, folder / "taken"); }),
+      message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder / "taken"); }),
       "model.safetensors.index.json exists already");
 }
 
@@ -98,7 +98,7 @@ TEST(HuggingFace, an_export_leaves_out_the_padding_of_the_table) {
   const TemporaryFolder folder;
   ModelConfig cut = small;
   cut.vocab = 5;
-  export_hugging_face(source, cut, gpt2_parameters(cut), 4, folder / "cut", {}, {.cuts_table = true});
+  export_hugging_face(source, cut, gpt2_parameters(cut), folder / "cut", {}, {.cuts_table = true, .generation = {.ends = {4}, .begin = 4}});
   EXPECT_EQ(read_hugging_face_shape(folder / "cut").vocab, 5);
   const auto before = parse(read_file(model.path() + "/model.safetensors")),
              after = parse(read_file(folder / "cut/model.safetensors"));
@@ -109,7 +109,7 @@ TEST(HuggingFace, an_export_leaves_out_the_padding_of_the_table) {
     else
       EXPECT_EQ(other.bytes, t.bytes) << name;
   }
-  expect_part(message_of([&] { export_hugging_face(source, cut, gpt2_parameters(cut), 4, folder / "x"); }),
+  expect_part(message_of([&] { export_hugging_face(source, cut, gpt2_parameters(cut), folder / "x"); }),
               "wte.weight has shape (7, 4), expected (5, 4)");
 }
 
@@ -121,7 +121,7 @@ TEST(HuggingFace, an_export_keeps_dropout_as_it_was_trained) {
     ModelConfig trained = small;
     trained.dropout = dropout;
     const std::string out = folder / fmt::format("{}", dropout);
-    export_hugging_face(source, trained, gpt2_parameters(small), std::nullopt, out);
+    export_hugging_face(source, trained, gpt2_parameters(small), out);
     const auto config = nlohmann::json::parse(read_file(out + "/config.json"));
     for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) EXPECT_EQ(config.at(key), dropout);
     EXPECT_EQ(read_hugging_face_dropout(out), dropout);
@@ -141,7 +141,9 @@ TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
   HuggingFaceReader source = open_gpt2(model.path());
   const TemporaryFolder folder;
   const auto exported = [&](const std::string& name, std::optional<int64_t> end_of_text) {
-    export_hugging_face(source, small, gpt2_parameters(small), end_of_text, folder / name);
+    ExportForm form;
+    if (end_of_text) form.generation = {.ends = {static_cast<int32_t>(*end_of_text)}, .begin = end_of_text};
+    export_hugging_face(source, small, gpt2_parameters(small), folder / name, {}, form);
     const auto config = nlohmann::json::parse(read_file(folder / name + "/config.json"));
     const auto generation = nlohmann::json::parse(read_file(folder / name + "/generation_config.json"));
     for (const char* key : {"bos_token_id", "eos_token_id"}) EXPECT_EQ(generation.at(key), config.at(key)) << key;
@@ -166,7 +168,7 @@ TEST(HuggingFace, an_export_says_whether_documents_were_kept_apart) {
   const TemporaryFolder folder;
   for (const std::optional<int64_t> end : {std::optional<int64_t>(), {0}, {small.vocab - 1}}) {
     const std::string out = folder / std::to_string(end.value_or(-1));
-    export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, out, end);
+    export_hugging_face(source, small, gpt2_parameters(small), out, end);
     EXPECT_EQ(read_hugging_face_end_of_documents(out), end);
     EXPECT_EQ(read_hugging_face_shape(out), small);
   }

@@ -71,7 +71,7 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
   const FileRecord record = RankFileWriter().write(unfinished, 0, stored);
   CheckpointReader checkpoint(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}));
   const std::string out = folder / "exported/model";
-  export_hugging_face(checkpoint, model, gpt2_parameters(model), std::nullopt, out);
+  export_hugging_face(checkpoint, model, gpt2_parameters(model), out);
   EXPECT_EQ(read_hugging_face_shape(out), model);
   const auto before = parse(read_file(tiny + "/model.safetensors")),
              after = parse(read_file(out + "/model.safetensors"));

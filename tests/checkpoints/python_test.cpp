@@ -48,7 +48,7 @@ TEST(Python, transformers_computes_the_reference_logits_from_an_export) {
   const TemporaryFolder folder;
   HuggingFaceReader source = open_gpt2(tiny);
   const ModelConfig model = read_hugging_face_shape(tiny);
-  export_hugging_face(source, model, gpt2_parameters(model), std::nullopt, folder / "export");
+  export_hugging_face(source, model, gpt2_parameters(model), folder / "export");
   const std::string command =
       fmt::format("'{}' '{}' '{}' '{}' '{}'", python, MEGALITH_SOURCE_DIR "/tests/checkpoints/export_loads.py",
                   folder / "export", tiny + "/tokens.bin", tiny + "/reference.h5");

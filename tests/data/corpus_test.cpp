@@ -220,10 +220,9 @@ TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
                "--skip-bad N");
   EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
   EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is no string");
-  EXPECT_ERROR(run("a.jsonl", "[]\n", 0), "line 1 ", "an array of 0 and no object", "jq -c '.[]'");
-  EXPECT_ERROR(run("a.jsonl", "[{\"text\": \"a\"}, {\"text\": \"b\"}]\n", 0), "an array of 2 and no object");
-  EXPECT_ERROR(run("a.json", "[\n{\"text\": \"a\"},\n{\"text\": \"b\"}]\n", 0), "line 1 ", "the begin of an array",
-               "jq");
+  EXPECT_ERROR(run("a.jsonl", "{}\n[]\n", 1), "line 2 ", "an array of 0 and no object", "jq -c '.[]'");
+  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, 7]\n", 0), "line 2 ", "a number and no object");
+  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, {\"text\":", 0), "begins an array and does not end it");
   EXPECT_ERROR(run("a.jsonl", "\"a\"\n", 0), "a string and no object");
   EXPECT_ERROR(run("a.jsonl", "{\"text\": [\"a\", \"b\"]}\n", 0), "\"text\" is no string but an array of 2");
   EXPECT_ERROR(run("a.jsonl", "{\"text\": {\"en\": \"b\"}}\n", 0), "\"text\" is no string but an object");

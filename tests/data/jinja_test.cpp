@@ -253,7 +253,7 @@ TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
       const bool prompt = messages.back().role == "user";
       if (!prompt && prompts_alone) continue;
       Json variables{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", prompt}, {"tools", nullptr}};
-      for (const auto& [role, content] : messages) variables["messages"].push_back({{"role", role}, {"content", content}});
+      for (const ChatMessage& m : messages) variables["messages"].push_back({{"role", m.role}, {"content", m.content}});
       cases.push_back({{"template", jinja}, {"variables", variables}});
       expected.push_back(prompt ? render_chat_prompt(chat, messages) : render_chat(chat, messages).text);
     }

@@ -267,7 +267,7 @@ TEST(PipelineTokenizer, IsSavedAsItCame) {
     const std::string folder = found.path(name);
     std::filesystem::create_directory(folder);
     check_no_tokenizer_in(folder);
-    name == std::string("saved") ? found->save(folder) : found->save_for_transformers(folder, 8);
+    name == std::string("saved") ? found->save(folder) : found->save_for_transformers(folder, 8, "");
     for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
       EXPECT_EQ(read_file(folder + "/" + file), read_file(found.path(std::string("t/") + file)));
     EXPECT_EQ(load_tokenizer(folder)->content(), found->content());

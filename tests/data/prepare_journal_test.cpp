@@ -51,12 +51,12 @@ TEST(PrepareJournal, NamesWhatIsAnother) {
   PrepareOptions options;
   options.tokenizer = "bytes";
   const std::vector<TextInput> inputs(1);
-  const nlohmann::json before = made_of(options, inputs);
+  const nlohmann::json before = made_of(options, inputs, nullptr);
   EXPECT_EQ(difference_of(before, before), "");
   const auto said = [&](const std::function<void(PrepareOptions&)>& change) {
     PrepareOptions other = options;
     change(other);
-    return difference_of(before, made_of(other, inputs));
+    return difference_of(before, made_of(other, inputs, nullptr));
   };
   EXPECT_EQ(said([](PrepareOptions& o) { o.tokenizer = "train:300"; }), "--tokenizer is another");
   EXPECT_EQ(said([](PrepareOptions& o) { o.corpus.separator = "\n"; }), "--separator is another");

@@ -55,7 +55,7 @@ Json small() {
     "model": {"type": "BPE", "vocab": {}, "merges": ["a b"]}})");
   const Scratch scratch;
   scratch.write("t/kept", "");
-  make_byte_tokenizer()->save_for_transformers(scratch.path("t"), 8);
+  make_byte_tokenizer()->save_for_transformers(scratch.path("t"), 8, "");
   file["model"]["vocab"] = Json::parse(read_file(scratch.path("t/vocab.json")));
   file["model"]["vocab"].erase("<|endoftext|>");
   file["model"]["vocab"]["ab"] = 256;
@@ -92,7 +92,7 @@ TEST(TokenizerJson, WhatIsWrittenReadsBack) {
     const std::string folder = scratch.path(tokenizer == bytes.get() ? "bytes" : "other");
     std::filesystem::create_directory(folder);
     check_no_tokenizer_in(folder);
-    tokenizer->save_for_transformers(folder, 8);
+    tokenizer->save_for_transformers(folder, 8, "");
     for (const char* without : {"", tokenizer_json_file}) {  // by tokenizer.json, and by the two others
       if (*without) std::filesystem::remove(folder + "/" + without);
       const auto found = load_tokenizer(folder);
@@ -252,7 +252,7 @@ TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
     if (folder == std::string("saved"))
       found->save(scratch.path(folder));
     else
-      found->save_for_transformers(scratch.path(folder), 8);
+      found->save_for_transformers(scratch.path(folder), 8, "");
     EXPECT_EQ(load_tokenizer(scratch.path(folder))->content(), found->content()) << folder;
     std::filesystem::remove(scratch.path(folder) + "/tokenizer.json");
     EXPECT_EQ(load_tokenizer(scratch.path(folder))->end_of_text(), 257) << folder;
@@ -290,7 +290,7 @@ TEST(TokenizerJson, TokenizersMakesTheSameIds) {
   for (size_t i = 0; i < all.size(); i++) {
     const std::string folder = scratch.path(fmt::format("w{}", i));
     std::filesystem::create_directory(folder);
-    all[i]->save_for_transformers(folder, 8);
+    all[i]->save_for_transformers(folder, 8, "");
     scratch.write("ids.json", Json{{"text", text}, {"ids", ids_by(*all[i], text)}}.dump());
     scratch.write("same.py",
                   "import json, sys, tokenizers\n"

@@ -22,7 +22,7 @@ Talk talk(Inference& inference, const Session& session, int64_t positions, int64
                           .user = {"U", "A"},
                           .assistant = {"", "", "\n", ""}};
   const auto engine = inference.open_decoder(1, positions);
-  Conversation conversation(*engine->worker, session, inference.tokenizer(), chat, SpecialTexts::ids);
+  Conversation conversation(*engine->worker, session, inference.tokenizer(), chat, SpecialTexts::ids, {});
   conversation.begin("be short");
   Talk talk;
   for (const std::string& message : messages) {

@@ -43,8 +43,8 @@ TEST_P(DecoderExport, IsTheFolderThatWasRead) {
   const std::string out = scratch.path("out");
   WeightSource weights = open_weights(folder);
   constexpr int64_t most = 30'000;
-  export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), 257, out, {},
-                      {.most_bytes = most, .begin_of_text = 256});
+  export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), out, {},
+                      {.most_bytes = most, .generation = {.ends = {257}, .begin = 256}});
   const SafeTensorsFolder before(folder), after(out);
   ASSERT_EQ(before.files().size(), after.files().size());
   for (const auto& [name, file] : before.files()) {
@@ -120,7 +120,7 @@ class CountingSource : public TensorSource {
 };
 
 ModelConfig modern_model() {
-  ModelConfig m{.layers = 2, .hidden = 12, .heads = 4, .vocab = 11, .context = 9};
+  ModelConfig m{.layers = 2, .hidden = 16, .heads = 4, .vocab = 11, .context = 9};
   m.norm = NormKind::rms;
   m.bias = m.qkv_bias = false;
   m.activation = Activation::swiglu;
@@ -192,7 +192,7 @@ TEST(DecoderExport, AModelFromScratchIsOfTheFamilyThatHasItsChoices) {
     const test::Scratch scratch;
     const std::string out = scratch.path("out");
     CountingSource source(row.model);
-    export_hugging_face(source, row.model, stored_parameters(row.model), std::nullopt, out);
+    export_hugging_face(source, row.model, stored_parameters(row.model), out);
     EXPECT_EQ(Json::parse(read_file(out + "/config.json")).at("model_type"), row.family);
     const WeightSource again = open_weights(out);
     EXPECT_EQ(exported_family(again.model), row.family);
@@ -228,7 +228,7 @@ TEST(DecoderExport, WhatNoFamilySaysIsRefusedByKeyAndValue) {
     const std::string out = scratch.path("out");
     CountingSource source(model);
     try {
-      export_hugging_face(source, model, stored_parameters(model), std::nullopt, out);
+      export_hugging_face(source, model, stored_parameters(model), out);
       ADD_FAILURE() << "not refused: " << words;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();

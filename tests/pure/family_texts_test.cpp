@@ -28,7 +28,7 @@ TEST_P(FamilyTexts, AreGreedyAsTheReferencesAlsoFromAnExport) {
   expect_greedy_texts(weights, texts, Alone());
   const test::Scratch scratch;
   const std::string out = scratch.path("out");
-  export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), {}, out);
+  export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), out);
   expect_greedy_texts(open_weights(out), texts, Alone());
 }
 

@@ -80,7 +80,7 @@ class InferenceTest : public testing::Test {
   std::string exported(const PlainModel& plain) const {
     InMemory source(plain);
     const std::string folder = fmt::format("{}/model{}", folder_, exports_++);
-    export_hugging_face(source, plain.model, gpt2_parameters(plain.model), std::nullopt, folder);
+    export_hugging_face(source, plain.model, gpt2_parameters(plain.model), folder);
     return folder;
   }
 

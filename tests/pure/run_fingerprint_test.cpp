@@ -284,7 +284,7 @@ TEST_F(RunFingerprintTest, InitialWeightsBringTheirDropout) {
   // A Hugging Face folder has a dropout for each place.
   CheckpointReader reader(list_checkpoints(path("run/checkpoints")).front());
   const ModelConfig model = model_of(reader.manifest(), reader.folder());
-  export_hugging_face(reader, model, stored_parameters(model), {}, path("hf"));
+  export_hugging_face(reader, model, stored_parameters(model), path("hf"));
   const auto with = [&](const char* key, double dropout) {
     auto config = nlohmann::json::parse(read("hf/config.json"));
     config[key] = dropout;
@@ -343,6 +343,8 @@ TEST_F(RunFingerprintTest, LeaveHoldsForOneStart) {
 
 TEST_F(RunFingerprintTest, WhatIsNotRefusedIsTold) {
   prepared("b", "other words of a text that is held out\n", "bytes");
+  fs::remove_all(path("b/tokenizer"));
+  fs::copy(path("a/tokenizer"), path("b/tokenizer"));
   const std::string a = "data.validation=" + path("a/train.bin"), b = "data.validation=" + path("b/train.bin");
   train({a, "data.allow_overlap=true"});
   train({a, "data.allow_overlap=true", "train.steps=4"});

@@ -52,7 +52,7 @@ void plant(megalith::Run& run, const Spoil& spoil) {
 void export_run(const std::string& folder) {
   std::filesystem::remove_all(folder + "/export");
   const megalith::WeightSource source = megalith::open_weights(folder);
-  megalith::export_hugging_face(*source.tensors, source.model, megalith::stored_parameters(source.model), {},
+  megalith::export_hugging_face(*source.tensors, source.model, megalith::stored_parameters(source.model),
                                 folder + "/export");
 }
 

@@ -66,9 +66,10 @@ std::string find_checkpoint(const std::string& path) {
   return found;
 }
 
-WeightSource open_weights(const std::string& path) {
+namespace {
+WeightSource open_found(const std::string& found) {
   WeightSource source;
-  source.path = find_weights(path);
+  source.path = found;
   if (is_hugging_face_folder(source.path)) {
     source.model = read_hugging_face_shape(source.path);
     source.end_of_documents = read_hugging_face_end_of_documents(source.path);
@@ -95,6 +96,21 @@ WeightSource open_weights(const std::string& path) {
   }
   if (source.tokenizer_hash.empty()) source.tokenizer_hash = hash_of_folder(source.tokenizer);
   return source;
+}
+
+}  // namespace
+
+WeightSource open_weights(const std::string& path) {
+  // A run may remove what was found before it is read: then it has newer ones.
+  for (int tries = 0; tries < 3; tries++) {
+    const std::string found = find_weights(path);
+    try {
+      return open_found(found);
+    } catch (const Error&) {
+      if (std::error_code error; found == path || std::filesystem::exists(found, error)) throw;
+    }
+  }
+  return open_found(find_weights(path));
 }
 
 WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path) {

@@ -1,7 +1,7 @@
 // Implements megalith chat.
 #include <algorithm>
 
-#include "data/chat_template.h"
+#include "data/chat_template_jinja.h"
 #include "data/whole_characters.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
@@ -19,7 +19,7 @@ struct ChatOptions {
   ModelArguments model;
   std::string template_name, system;
   int64_t tokens = 0;
-  Sampling sampling = {};
+  SamplingArguments sampling = {};
 };
 
 constexpr const char* chat_keys = "Ctrl-C ends an answer, Ctrl-D the program; /help names what else can be typed.";
@@ -30,10 +30,8 @@ constexpr const char* chat_commands =
     "Ctrl-C           end an answer\n"
     "Ctrl-D           end the program";
 
-// Returns the template of the training or, where that is not known, the one whose tokens the tokenizer has.
-std::string usual_template(const Inference& inference) {
-  if (const std::string known = inference.chat_template_file(); !known.empty()) return known;
-  const Tokenizer& tokenizer = inference.tokenizer();
+// Returns the template of the tokenizer's words, where no file says more.
+const char* template_of_tokens(const Tokenizer& tokenizer) {
   const std::vector<SpecialToken> specials = tokenizer.special_tokens();
   const auto has = [&](const char* text) {
     return std::ranges::find(specials, text, &SpecialToken::text) != specials.end();
@@ -42,6 +40,20 @@ std::string usual_template(const Inference& inference) {
   if (has("<|start_header_id|>")) return "llama3";
   if (has("[INST]")) return "mistral";
   return "plain";
+}
+
+// Returns the template that was asked for, that of the training, that of the folder or, where none is known, the one whose
+// tokens the tokenizer has. `remark` says why.
+ChatTemplate template_for(const ChatOptions& o, const Inference& inference, std::string& remark) {
+  const Tokenizer& tokenizer = inference.tokenizer();
+  if (!o.template_name.empty()) return named_chat_template(o.template_name, tokenizer.use()).chat;
+  if (inference.use().chat) return *inference.use().chat;
+  const std::string& jinja = tokenizer.use().jinja;
+  if (!jinja.empty()) return learn_chat_template(jinja, tokenizer.use().roles, o.model.checkpoint).chat;
+  const char* name = template_of_tokens(tokenizer);
+  remark = fmt::format("{} has no chat template; {} is taken{}", o.model.checkpoint, name,
+                       name == std::string("plain") ? ", which fits any tokenizer" : ", after its special tokens");
+  return chat_template(name);
 }
 
 // Speaks on rank 0; the others are silent.
@@ -100,15 +112,20 @@ int chat(const ChatOptions& o, const Session& session) {
   const Talker talker(dialogue, session.rank() == 0);
   Inference inference = o.model.open(session);
   ChatTemplate form;
+  std::string why_template;
   together(session, [&] {
-    form = chat_template(o.template_name.empty() ? usual_template(inference) : o.template_name);
-    check_sampling(o.sampling);
+    o.sampling.check();
+    form = template_for(o, inference, why_template);
     CHECK(o.system.empty() || form.system,
           "the template {} has no system message; leave --system out, or choose another", form.name);
   });
   const int64_t context = inference.model().context;
   const auto engine = inference.open_decoder(1, context);
-  Conversation conversation(*engine->worker, session, inference.tokenizer(), form, inference.special_texts());
+  SamplingArguments sampling = o.sampling;
+  if (!why_template.empty()) talker.remark(why_template);
+  for (const std::string& line : sampling.take_defaults(inference.use().generation)) talker.remark(line);
+  Conversation conversation(*engine->worker, session, inference.tokenizer(), form, inference.special_texts(),
+                            inference.use().ends);
   conversation.begin(o.system);
   talker.hint(fmt::format("{} with the template {}. {}", o.model.checkpoint, form.name, chat_keys));
   while (const std::optional<std::string> line = typed_line(session, dialogue, "> ", chat_keys)) {
@@ -118,7 +135,9 @@ int chat(const ChatOptions& o, const Session& session) {
       const Conversation::Answer answer =
           conversation.answer(line->starts_with("//") ? line->substr(1) : *line,
                               {.tokens = o.tokens,
-                               .sampling = o.sampling,
+                               .sampling = sampling.sampling,
+                               .least = sampling.least,
+                               .shows_specials = sampling.shows_specials,
                                .out = [&](std::string_view text) { dialogue.write(characters.add(text)); },
                                .interrupted = [&] { return dialogue.interrupted(); },
                                .forgets = [&](int64_t messages) { tell_forgotten(messages, context, talker); }});
@@ -145,8 +164,8 @@ Command chat_command(CLI::App& cli) {
       ->required();
   app->add_option(
       "--template", o->template_name,
-      "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, or a file "
-      "(data/chat_template.h); default: that of the training, else by the special tokens of the tokenizer, else plain");
+      "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, a file (data/chat_template.h, or "
+      "Jinja), or a folder that has one; default: that of the training, else that of the model's folder");
   app->add_option("--system", o->system, "system message, before all others");
   add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");
   add_sampling(app, o->sampling);

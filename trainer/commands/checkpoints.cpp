@@ -6,9 +6,12 @@
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/peft_folder.h"
 #include "checkpoints/reader.h"
+#include "data/chat_template_jinja.h"
+#include "data/quoted.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 #include "kernels/system/counted.h"
+#include "trainer/checkpointing/model_use.h"
 #include "trainer/checkpointing/reshard.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/checkpointing/state_difference.h"
@@ -28,7 +31,9 @@ std::string tell_checkpoint(const std::string& path) {
 }
 
 int verify_folder(const std::string& path) {
-  const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
+  const std::string folder = tell_checkpoint(path);
+  const VerifyReport r = verify_checkpoint(folder);
+  if (!r.damaged.empty()) check_still_there(folder);
   for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
   fmt::print("{}, {}, {}: {}\n", counted(r.num_files, "file"), counted(r.num_datasets, "dataset"),
              counted(r.bytes, "byte"), r.damaged.empty() ? "all well" : "DAMAGED");
@@ -43,13 +48,82 @@ struct ExportOptions {
   int64_t most_bytes = ExportForm{}.most_bytes;
 };
 
+// A tokenizer for an export, and how the model is used that has it.
+struct ExportedTexts {
+  std::string folder;  // of the tokenizer; empty: none is known
+  std::unique_ptr<Tokenizer> tokenizer;
+  GenerationConfig generation;
+  std::string jinja;
+};
+
+// Returns the token before every text, as the base's generation_config.json, the tokenizer's files or its pipeline say; else
+// the end of a text.
+int64_t begin_of_text(const GenerationConfig& generation, const Tokenizer& tokenizer) {
+  if (generation.begin) return *generation.begin;
+  const TokenUse& use = tokenizer.use();
+  if (const auto bos = use.roles.find("bos_token"); bos != use.roles.end())
+    for (const SpecialToken& special : tokenizer.special_tokens())
+      if (special.text == bos->second) return special.id;
+  const std::vector<int32_t> beginning = tokenizer.beginning();
+  return beginning.empty() ? tokenizer.end_of_text() : beginning.front();
+}
+
+ExportedTexts texts_of(const WeightSource& weights, const std::string& known, const std::string& named) {
+  ExportedTexts texts;
+  texts.folder = named.empty() && std::filesystem::exists(known) ? known : named;
+  if (texts.folder.empty()) return texts;
+  texts.tokenizer = load_tokenizer(texts.folder);
+  CHECK(weights.tokenizer_hash.empty() || hash_of(*texts.tokenizer) == weights.tokenizer_hash,
+        "{} was trained with another tokenizer{} than --tokenizer {}: to its model the tokens mean other text; leave "
+        "--tokenizer out, or name the one it was trained with",
+        weights.path, known.empty() ? "" : ", that in " + known + ",", texts.folder);
+  const ModelUse use = use_of(weights, *texts.tokenizer);
+  texts.generation = use.generation;
+  texts.generation.begin = begin_of_text(use.generation, *texts.tokenizer);
+  texts.generation.ends = use.ends;
+  texts.jinja = use.chat ? to_jinja(*use.chat) : texts.tokenizer->use().jinja;
+  return texts;
+}
+
+// Says how texts of the exported model end, and who opens its tokenizer.
+void tell_texts(const ExportedTexts& texts, const WeightSource& weights, const std::string& family,
+                const std::string& out) {
+  if (!texts.tokenizer) {
+    fmt::print("end of text: none, since no tokenizer is known; --tokenizer FOLDER names one\n");
+    return;
+  }
+  std::vector<std::string> ends;
+  for (const int32_t end : texts.generation.ends) ends.push_back(std::to_string(end));
+  fmt::print("end of text: {} {}, of {}\n", ends.size() == 1 ? "token" : "tokens", fmt::join(ends, ", "), texts.folder);
+  if (const std::optional<ChatTemplate> chat = use_of(weights, *texts.tokenizer).chat) {
+    fmt::print("chat template: {}, as it was trained with\n", chat->name);
+    if (const EndOfAnswer end = end_of_answer(*chat, *texts.tokenizer); !end.is_one_token)
+      fmt::print("{}, which ends an answer, is several tokens: generate() of `transformers` ends there with "
+                 "stop_strings=[...] and the tokenizer\n",
+                 quoted_bytes(end.text));
+  } else if (!texts.jinja.empty()) {
+    fmt::print("chat template: the tokenizer's own\n");
+  }
+  if (family == "qwen2" && !cuts_as_qwen2(out))
+    fmt::print("AutoTokenizer of `transformers` takes Qwen's way to cut texts for each model of Qwen 2's kind, and this "
+               "tokenizer has another: PreTrainedTokenizerFast.from_pretrained opens it\n");
+}
+
 int export_adapter(CheckpointReader& reader, const BaseWeights& base, const ExportOptions& options) {
   check_complete(reader.manifest());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.adapter = adapter_of(reader.manifest(), reader.folder());
-  exported_family(m);  // or an error
+  const std::string family = exported_family(m);  // or an error
+  const WeightSource weights = open_weights(reader.folder());
+  const ExportedTexts texts = texts_of(weights, weights.tokenizer, "");
+  if (texts.tokenizer) check_no_tokenizer_in(options.out);
   export_peft(reader, m, base.path, options.out);
   fmt::print("{}\nadapters of rank {}, for PEFT; their base: {}\n", options.out, m.adapter.rank, base.path);
+  if (texts.tokenizer) {
+    texts.tokenizer->save_for_transformers(options.out, m.context, texts.jinja);
+    write_generation_config(texts.generation, options.out);
+  }
+  tell_texts(texts, weights, family, options.out);
   if (!is_hugging_face_folder(base.path))
     fmt::print(
         "the base is a checkpoint: `megalith checkpoint export` makes a folder of it that `transformers` opens\n");
@@ -72,44 +146,29 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
         reader.folder());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.dropout = dropout_of(reader.manifest());
-  const std::string known = tokenizer_of(reader.manifest(), reader.folder());
-  const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
-  std::unique_ptr<Tokenizer> named;
-  std::optional<int64_t> begin_of_text, end_of_text, known_ids;
-  if (!folder.empty()) {
-    named = load_tokenizer(folder);
-    const std::string trained = open_weights(reader.folder()).tokenizer_hash;
-    CHECK(trained.empty() || hash_of(*named) == trained,
-          "{} was trained with another tokenizer{} than --tokenizer {}: to its model the tokens mean other text; leave "
-          "--tokenizer out, or name the one it was trained with",
-          reader.folder(), known.empty() ? "" : ", that in " + known + ",", folder);
-    end_of_text = named->end_of_text();
-    if (const std::vector<int32_t> beginning = named->beginning(); !beginning.empty())
-      begin_of_text = beginning.front();
-    known_ids = named->vocab_size();
-    check_no_tokenizer_in(out);
-  }
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
+  const WeightSource weights = open_weights(reader.folder());
+  const ExportedTexts texts = texts_of(weights, weights.tokenizer, tokenizer);
+  if (texts.tokenizer) check_no_tokenizer_in(out);
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
   // Leave out the rows of ids that no tokenizer makes: they are untrained, and other samplers would draw them.
   // Other families than GPT-2 are published with such rows, and their folders are written back as they came.
   const int64_t rows = m.vocab;
   const std::string family = exported_family(m);
   const bool is_gpt2 = family == gpt2_family;
-  if (is_gpt2) m.vocab = std::min(rows, std::max(known_ids.value_or(rows), end_of_documents.value_or(-1) + 1));
+  const int64_t known_ids = texts.tokenizer ? texts.tokenizer->vocab_size() : rows;
+  if (is_gpt2) m.vocab = std::min(rows, std::max(known_ids, end_of_documents.value_or(-1) + 1));
   const std::vector<StoredParameter> parameters = stored_parameters(m);
   const bool large = export_bytes(parameters, DType::f32) > options.most_bytes;
   const bool rounds = options.type_is_given ? options.type == StorageType::bf16 : large || !is_gpt2;
-  const std::unique_ptr<TensorSource> merged = base ? open_weights(reader.folder()).tensors : nullptr;
-  export_hugging_face(merged ? *merged : reader, m, parameters, end_of_text, out, end_of_documents,
+  export_hugging_face(*weights.tensors, m, parameters, out, end_of_documents,
                       {.type = rounds ? DType::bf16 : DType::f32,
                        .most_bytes = options.most_bytes,
                        .cuts_table = is_gpt2,
-                       .begin_of_text = begin_of_text});
-  if (named) named->save_for_transformers(out, m.context);
-  fmt::print("{}\nmodel: {}\nend of text: {}\n", out, family,
-             end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
-                         : "none, since no tokenizer is known; --tokenizer FOLDER names one");
+                       .generation = texts.generation});
+  if (texts.tokenizer) texts.tokenizer->save_for_transformers(out, m.context, texts.jinja);
+  fmt::print("{}\nmodel: {}\n", out, family);
+  tell_texts(texts, weights, family, out);
   fmt::print("vocabulary: {}{}\n", m.vocab,
              m.vocab < rows ? fmt::format(", the ids of the tokenizer; the other {} rows of the table are left out",
                                           rows - m.vocab)

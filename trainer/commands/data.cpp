@@ -63,6 +63,7 @@ void print_examples(const PrepareReport& r) {
   if (e.cut > 0)
     fmt::print("cut to the sequence length: {}, {}\n", counted(e.cut, "example"), counted(e.cut_tokens, "token"));
   if (e.left_out > 0) fmt::print("left out, longer than a sequence: {}\n", counted(e.left_out, "example"));
+  if (!r.other_template.empty()) fmt::print("warning: {}\n", r.other_template);
   if (!r.end_of_answer.empty())
     fmt::print(
         "warning: {}, which ends an answer, is several tokens of this tokenizer; a template whose words are its "
@@ -107,7 +108,8 @@ std::function<void()> add_conversations(CLI::App* app, const std::shared_ptr<Pre
   ExampleOptions& examples = options->examples;
   const auto* chat = app->add_option("--template", examples.chat_template,
                                      "lines are conversations, written as chatml, llama3, mistral, zephyr or plain has "
-                                     "them, or a template of your own in a file; the answers count");
+                                     "them, as a file does (data/chat_template.h, or Jinja), or as a folder of Hugging "
+                                     "Face has them; the answers count");
   app->add_option("--prompt-field", fields->prompt,
                   "field of a JSON line with what the user says, instead of messages; takes --completion-field");
   app->add_option("--completion-field", fields->completion, "field of a JSON line with the answer to it");

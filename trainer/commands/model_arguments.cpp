@@ -1,6 +1,9 @@
 #include "trainer/commands/model_arguments.h"
 
+#include <cmath>
 #include <cstdio>
+
+#include <fmt/ranges.h>
 
 #include "configs/config.h"
 #include "trainer/machine/machine.h"
@@ -32,18 +35,48 @@ void add_model_options(CLI::App* app, ModelArguments& model) {
                 "memory.lm_head_chunks");
 }
 
-void add_sampling(CLI::App* app, Sampling& sampling) {
-  add_number(app, "--temperature", sampling.temperature, "0: always the most likely token");
-  add_number(app, "--top-k", sampling.top_k, "sample among this many most likely tokens; 0: all");
-  app->add_option("--top-p", sampling.top_p,
-                  "sample among the fewest most likely tokens that together have this probability; 1: all")
-      ->capture_default_str();
-  app->add_option("--seed", sampling.seed, "seed of the draws")->capture_default_str();
+void add_sampling(CLI::App* app, SamplingArguments& a) {
+  a.temperature = add_number(app, "--temperature", a.sampling.temperature, "0: always the most likely token");
+  a.top_k = add_number(app, "--top-k", a.sampling.top_k, "sample among this many most likely tokens; 0: all");
+  a.top_p = app->add_option("--top-p", a.sampling.top_p,
+                            "sample among the fewest most likely tokens that together have this probability; 1: all")
+                ->capture_default_str();
+  a.penalty = app->add_option("--repetition-penalty", a.sampling.repetition_penalty,
+                              "makes tokens that stand in the text already less likely: above 1; 1: not")
+                  ->capture_default_str();
+  a.min_new_tokens =
+      add_number(app, "--min-new-tokens", a.least, "tokens before which no token ends a text");
+  app->add_flag("--show-special-tokens", a.shows_specials, "write special tokens out, which else are left out of a text");
+  app->add_option("--seed", a.sampling.seed, "seed of the draws")->capture_default_str();
+  app->footer(
+      "What generation_config.json in the model's folder says takes the place of these defaults: temperature, top_k, top_p, "
+      "repetition_penalty and min_new_tokens; and its tokens in eos_token_id end a text.");
 }
 
-void check_sampling(const Sampling& sampling) {
+void SamplingArguments::check() const {
   CHECK(sampling.top_p > 0 && sampling.top_p <= 1, "--top-p {} is not a probability; give one above 0, up to 1",
         sampling.top_p);
+  CHECK(sampling.repetition_penalty > 0 && std::isfinite(sampling.repetition_penalty),
+        "--repetition-penalty {}: give a number above 0; 1 does nothing", sampling.repetition_penalty);
+}
+
+std::vector<std::string> SamplingArguments::take_defaults(const GenerationConfig& config) {
+  std::vector<std::string> taken, said;
+  const auto take = [&](const CLI::Option* option, const auto& value, auto& to) {
+    if (!value || option->count() > 0 || static_cast<double>(*value) == static_cast<double>(to)) return;
+    to = *value;
+    taken.push_back(fmt::format("{} {}", option->get_name(), *value));
+  };
+  take(temperature, config.temperature, sampling.temperature);
+  take(top_k, config.top_k, sampling.top_k);
+  take(top_p, config.top_p, sampling.top_p);
+  take(penalty, config.repetition_penalty, sampling.repetition_penalty);
+  take(min_new_tokens, config.min_new_tokens, least);
+  if (!taken.empty()) said.push_back(fmt::format("as {} says: {}", generation_config_file, fmt::join(taken, ", ")));
+  if (!config.not_obeyed.empty())
+    said.push_back(fmt::format("{} also says {}, which megalith does not do", generation_config_file,
+                               fmt::join(config.not_obeyed, ", ")));
+  return said;
 }
 
 }  // namespace megalith

@@ -24,8 +24,21 @@ struct ModelArguments {
 // Adds all options but the one that names the model.
 void add_model_options(CLI::App* app, ModelArguments& model);
 
-// Adds the options that choose a token. Error in check_sampling(): a value that has no meaning.
-void add_sampling(CLI::App* app, Sampling& sampling);
-void check_sampling(const Sampling& sampling);
+// The options that choose a token and end a text.
+struct SamplingArguments {
+  Sampling sampling = {};
+  int64_t least = 0;
+  bool shows_specials = false;
+  // Null until add_sampling().
+  const CLI::Option *temperature = nullptr, *top_k = nullptr, *top_p = nullptr, *penalty = nullptr,
+                    *min_new_tokens = nullptr;
+
+  // Error: a value that has no meaning.
+  void check() const;
+  // Takes what generation_config.json says for options that were not given. Returns a sentence for what was taken, and one
+  // for what is not obeyed; empty: nothing.
+  std::vector<std::string> take_defaults(const GenerationConfig& config);
+};
+void add_sampling(CLI::App* app, SamplingArguments& arguments);
 
 }  // namespace megalith

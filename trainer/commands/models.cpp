@@ -41,7 +41,43 @@ struct GenerateOptions {
   std::string prompt, prompts;
   bool interactive = false;
   Generation how;
+  SamplingArguments sampling;
 };
+
+void say(const Session& session, const std::vector<std::string>& lines) {
+  if (session.rank() == 0)
+    for (const std::string& line : lines) fmt::print(stderr, "{}\n", line);
+}
+
+// Returns how texts are made: as the options say and, where these say nothing, as the model's folder.
+Generation generation_of(const GenerateOptions& o, const Inference& inference, const Session& session) {
+  const ModelUse& use = inference.use();
+  SamplingArguments sampling = o.sampling;
+  say(session, sampling.take_defaults(use.generation));
+  Generation how = o.how;
+  how.sampling = sampling.sampling;
+  how.ends = {.tokens = use.ends, .least = sampling.least};
+  how.shows_specials = sampling.shows_specials;
+  if (how.shows_specials) return how;
+  // Special tokens are not part of the text, and end it by their ids.
+  const std::vector<SpecialToken> specials = inference.tokenizer().special_tokens();
+  std::erase_if(how.stops, [&](const std::string& stop) {
+    const auto special = std::ranges::find(specials, stop, &SpecialToken::text);
+    if (special != specials.end()) how.ends.tokens.push_back(special->id);
+    return special != specials.end();
+  });
+  if (use.chat)
+    if (const EndOfAnswer end = end_of_answer(*use.chat, inference.tokenizer()); !end.is_one_token)
+      how.stops.push_back(end.text);
+  return how;
+}
+
+// Returns a line where a prompt is longer than the context; "" where it is not.
+std::string why_cut(const std::string& what, size_t tokens, int64_t context) {
+  if (std::cmp_less_equal(tokens, context)) return "";
+  return fmt::format("{} has {}, and the model's context is {}: its first {} are not read", what, counted(tokens, "token"),
+                     context, static_cast<int64_t>(tokens) - context);
+}
 
 void check_generation(const GenerateOptions& o) {
   CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
@@ -52,7 +88,7 @@ void check_generation(const GenerateOptions& o) {
         "--interactive shows a text as it comes, and --samples {} would come at once; leave one of them out",
         o.how.samples);
   CHECK(!o.interactive || o.how.tokens > 0, "--interactive with --tokens 0 adds nothing; give 1 or more");
-  check_sampling(o.how.sampling);
+  o.sampling.check();
   for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
 }
 
@@ -61,7 +97,8 @@ int continue_lines(const GenerateOptions& o, const Session& session) {
   together(session, [&] { check_generation(o); });
   Dialogue dialogue;
   Inference inference = o.model.open(session);
-  together(session, [&] { inference.tokenizer(); });
+  Generation how;
+  together(session, [&] { how = generation_of(o, inference, session); });
   const auto engine = inference.open_decoder(1, inference.model().context);
   const bool speaks = session.rank() == 0;
   const std::string ends = "Ctrl-C ends a text, Ctrl-D the program.";
@@ -74,8 +111,10 @@ int continue_lines(const GenerateOptions& o, const Session& session) {
       if (speaks) dialogue.remark(e.what());
       continue;
     }
+    if (const std::string cut = why_cut("the line", ids.size(), inference.model().context); !cut.empty() && speaks)
+      dialogue.remark(cut);
     WholeCharacters characters;
-    continue_texts(*engine->worker, session, inference.tokenizer(), {ids}, o.how,
+    continue_texts(*engine->worker, session, inference.tokenizer(), {ids}, how,
                    {.out = [&](size_t, int64_t, std::string_view text) { dialogue.write(characters.add(text)); },
                     .interrupted = [&] { return dialogue.interrupted(); }});
     if (speaks) dialogue.write(characters.rest() + "\n");
@@ -97,8 +136,18 @@ int generate(const GenerateOptions& o, const Session& session) {
     if (!printer) printer.emplace(prompts, o.how.samples, !o.prompts.empty());
     return *printer;
   };
+  Generation how;
+  together(session, [&] {
+    how = generation_of(o, inference, session);
+    for (size_t i = 0; i < prompts.size(); i++) {
+      const std::string name = prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", i + 1);
+      if (const std::string cut = why_cut(name, inference.prompt_ids(prompts[i], name).size(), inference.model().context);
+          !cut.empty())
+        say(session, {cut});
+    }
+  });
   const GenerationRate rate = inference.generate(
-      prompts, o.how,
+      prompts, how,
       [&](size_t prompt, int64_t sample, std::string_view text) { printed().add(prompt, sample, text); },
       [&](size_t prompt, int64_t sample) { printed().end(prompt, sample); });
   if (session.rank() == 0 && rate.tokens > 0)
@@ -254,7 +303,7 @@ Command generate_command(CLI::App& cli) {
   add_number(app, "--samples", how.samples, "continuations of each text, each with draws of its own", 1);
   add_number(app, "--batch", how.batch, "texts continued at once, each with memory for its keys and values", 1);
   app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
-  add_sampling(app, how.sampling);
+  add_sampling(app, o->sampling);
   return {app,
           {},
           [o](const Session& session) { return generate(*o, session); },

@@ -56,16 +56,22 @@ TextPrinter::TextPrinter(const std::vector<std::string>& prompts, int64_t sample
   head();
 }
 
-void TextPrinter::add(size_t prompt, int64_t sample, std::string_view piece) {
-  const size_t at = number(prompt, sample);
-  if (!as_json_ && at == now_)
+void TextPrinter::show_or_keep(size_t text, const std::string& piece) {
+  if (!as_json_ && text == now_)
     show(piece);
   else
-    texts_[at].text += piece;
+    texts_[text].text += piece;
+}
+
+void TextPrinter::add(size_t prompt, int64_t sample, std::string_view piece) {
+  const size_t at = number(prompt, sample);
+  show_or_keep(at, texts_[at].characters.add(piece));
 }
 
 void TextPrinter::end(size_t prompt, int64_t sample) {
-  texts_[number(prompt, sample)].ended = true;
+  const size_t at = number(prompt, sample);
+  show_or_keep(at, texts_[at].characters.rest());
+  texts_[at].ended = true;
   while (now_ < texts_.size() && texts_[now_].ended) {
     show(as_json_ ? json() : std::string("\n"));
     now_++;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/whole_characters.h"
 #include "trainer/machine/dialogue.h"
 #include "trainer/session/session.h"
 
@@ -23,7 +24,7 @@ std::optional<std::string> typed_line(const Session& session, Dialogue& dialogue
                                       std::string_view after_ctrl_c);
 
 // Prints texts in the order of prompts and samples: the first that has not ended as it arrives, while later ones wait.
-// As JSON, prints a line for each ended text; otherwise each after its prompt, with a line between them.
+// Bytes that are no UTF-8 become U+FFFD. As JSON, prints a line for each ended text; otherwise each after its prompt, with a line between them.
 class TextPrinter {
  public:
   // `prompts` must outlive it.
@@ -34,11 +35,13 @@ class TextPrinter {
  private:
   struct Text {
     std::string text = {};
+    WholeCharacters characters = {};
     bool ended = false;
   };
   size_t number(size_t prompt, int64_t sample) const {
     return prompt * static_cast<size_t>(samples_) + static_cast<size_t>(sample);
   }
+  void show_or_keep(size_t text, const std::string& piece);
   void head() const;
   std::string json() const;
 

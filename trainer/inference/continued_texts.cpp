@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -29,6 +30,7 @@ struct Texts {
   const Generation& how;
   const TextSink& sink;
   std::vector<std::optional<ContinuedText>> slots;
+  SpecialIds specials{tokenizer};
   std::vector<float> logits{};
   int64_t started = 0, added = 0;
   bool interrupted = false;
@@ -116,14 +118,16 @@ struct Texts {
 
   int32_t choose_for(const ContinuedText& text, std::span<const float> row) const {
     const uint64_t draws = how.draws.empty() ? 0 : how.draws[text.prompt];
-    return next_token(row, tokenizer, how.sampling, draws + static_cast<uint64_t>(text.sample), text.added);
+    return next_token(row, tokenizer, how.sampling, how.ends, text.ids, draws + static_cast<uint64_t>(text.sample),
+                      text.added);
   }
 
   // Adds a token that was chosen. Returns whether more may follow.
   bool goes_on(ContinuedText& text, int32_t token) {
     if (token == logits_not_finite && session.rank() == 0) sink.not_finite(text.prompt, text.sample);
     if (token < 0) return false;
-    const std::string more = text.shown.add(tokenizer.token_bytes(token));
+    const std::string more =
+        text.shown.add(how.shows_specials ? tokenizer.token_bytes(token) : specials.bytes_of(token));
     if (!more.empty() && session.rank() == 0) sink.out(text.prompt, text.sample, more);
     if (text.shown.stopped()) return false;
     text.ids.push_back(token);
@@ -154,12 +158,28 @@ int64_t continue_texts(Decoder& decoder, const Session& session, const Tokenizer
       .run();
 }
 
-int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling, uint64_t sample,
-                   int64_t number) {
+int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling,
+                   const TextEnds& ends, std::span<const int32_t> text, uint64_t sample, int64_t number) {
   const auto known = logits.first(static_cast<size_t>(tokenizer.vocab_size()));
   if (!std::ranges::all_of(known, [](float logit) { return std::isfinite(logit); })) return logits_not_finite;
-  const auto token = static_cast<int32_t>(choose(known, sampling, sample, static_cast<uint64_t>(number)));
-  return token == tokenizer.end_of_text() ? text_is_over : token;
+  const std::vector<int32_t> usual{tokenizer.end_of_text()};
+  const std::vector<int32_t>& over = ends.tokens.empty() ? usual : ends.tokens;
+  std::vector<float> mine(known.begin(), known.end());
+  penalize(mine, text, sampling.repetition_penalty);
+  if (number < ends.least)
+    for (const int32_t end : over)
+      if (end < tokenizer.vocab_size()) mine[static_cast<size_t>(end)] = -std::numeric_limits<float>::infinity();
+  const auto token = static_cast<int32_t>(choose(mine, sampling, sample, static_cast<uint64_t>(number)));
+  return std::ranges::find(over, token) != over.end() ? text_is_over : token;
+}
+
+SpecialIds::SpecialIds(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  for (const SpecialToken& special : tokenizer.special_tokens()) ids_.push_back(special.id);
+  std::ranges::sort(ids_);
+}
+
+std::string_view SpecialIds::bytes_of(int32_t token) const {
+  return std::ranges::binary_search(ids_, token) ? std::string_view() : tokenizer_.token_bytes(token);
 }
 
 }  // namespace megalith

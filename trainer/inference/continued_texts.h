@@ -15,12 +15,20 @@
 
 namespace megalith {
 
+// Which tokens end a text.
+struct TextEnds {
+  std::vector<int32_t> tokens = {};  // empty: the tokenizer's end of a text
+  int64_t least = 0;                 // tokens before which none of them comes
+};
+
 struct Generation {
   int64_t tokens = 200;                 // most tokens to add
   int64_t samples = 1;                  // per prompt
   int64_t batch = 8;                    // texts continued at once
   std::vector<std::string> stops = {};  // a text ends before the first of them
   Sampling sampling = {};
+  TextEnds ends = {};
+  bool shows_specials = false;  // special tokens are part of the text, and else left out of it
   std::vector<uint64_t> draws = {};  // by prompt, what is added to the sample's number in its draws; empty: 0
 };
 
@@ -47,10 +55,22 @@ struct TextSink {
 int64_t continue_texts(Decoder& decoder, const Session& session, const Tokenizer& tokenizer,
                        const std::vector<std::vector<int32_t>>& prompts, const Generation& how, const TextSink& sink);
 
-// Returns the next token by a row of logits: number `number` of sample `sample`. These stand for the end of the text
-// and for logits that are not finite.
+// Returns the next token by a row of logits, behind those of the text: number `number` of sample `sample`. These stand for
+// the end of the text and for logits that are not finite.
 constexpr int32_t text_is_over = -1, logits_not_finite = -2;
-int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling, uint64_t sample,
-                   int64_t number);
+int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling,
+                   const TextEnds& ends, std::span<const int32_t> text, uint64_t sample, int64_t number);
+
+// Tells which tokens are special, so that they are left out of a text.
+class SpecialIds {
+ public:
+  explicit SpecialIds(const Tokenizer& tokenizer);
+  // Returns the bytes of a token in a text without special ones.
+  std::string_view bytes_of(int32_t token) const;
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> ids_;  // ascending
+};
 
 }  // namespace megalith

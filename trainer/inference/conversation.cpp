@@ -4,7 +4,6 @@
 #include <span>
 
 #include "kernels/system/counted.h"
-#include "trainer/inference/continued_texts.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -40,13 +39,17 @@ class WithoutLead {
 }  // namespace
 
 Conversation::Conversation(Decoder& decoder, const Session& session, const Tokenizer& tokenizer,
-                           const ChatTemplate& chat, SpecialTexts special_texts)
+                           const ChatTemplate& chat, SpecialTexts special_texts, const std::vector<int32_t>& ends)
     : decoder_(decoder),
       session_(session),
       tokenizer_(tokenizer),
       chat_(chat),
       end_(end_of_answer(chat, tokenizer)),
-      encoder_(chat, tokenizer, special_texts) {}
+      ends_(end_.ids),
+      specials_(tokenizer),
+      encoder_(chat, tokenizer, special_texts) {
+  ends_.insert(ends_.end(), ends.begin(), ends.end());
+}
 
 void Conversation::begin(const std::string& system) {
   system_ = system;
@@ -96,7 +99,8 @@ int32_t Conversation::next(const How& how, int64_t number) {
   decoder_.read_logits(logits_);
   std::vector<int32_t> token(1), stops(1);
   const int chooser = decoder_.first_with_logits();
-  if (session_.rank() == chooser) token[0] = next_token(logits_, tokenizer_, how.sampling, answers_, number);
+  if (session_.rank() == chooser)
+    token[0] = next_token(logits_, tokenizer_, how.sampling, {ends_, how.least}, held_, answers_, number);
   if (session_.rank() == 0) stops[0] = how.interrupted && how.interrupted();
   if (session_.size() > 1) {
     decoder_.share(token, chooser);
@@ -105,7 +109,7 @@ int32_t Conversation::next(const How& how, int64_t number) {
   if (token[0] == logits_not_finite)
     together(session_, [] { FAIL("the logits of the next token are not finite: {}", why_not_finite); });
   if (stops[0] != 0) return interrupt;
-  return std::ranges::find(end_.ids, token[0]) != end_.ids.end() ? text_is_over : token[0];
+  return token[0];
 }
 
 Conversation::Answer::End Conversation::write(const How& how, std::string& text) {
@@ -123,7 +127,8 @@ Conversation::Answer::End Conversation::write(const How& how, std::string& text)
     const int32_t token = next(how, number);
     if (token == interrupt) end = End::interrupted;
     if (token < 0) break;
-    if (const std::string more = shown.add(tokenizer_.token_bytes(token)); !more.empty()) answer.add(more);
+    const std::string_view bytes = how.shows_specials ? tokenizer_.token_bytes(token) : specials_.bytes_of(token);
+    if (const std::string more = shown.add(bytes); !more.empty()) answer.add(more);
     if (shown.stopped()) break;
     if (std::ssize(held_) == decoder_.positions()) {
       end = End::full;

@@ -10,6 +10,7 @@
 
 #include "data/chat_template.h"
 #include "data/tokenizer.h"
+#include "trainer/inference/continued_texts.h"
 #include "trainer/inference/sampling.h"
 #include "trainer/parallel/decoder.h"
 #include "trainer/session/session.h"
@@ -18,13 +19,16 @@ namespace megalith {
 
 class Conversation {
  public:
-  // Uses place 0 of the decoder. All arguments must outlive it.
+  // Uses place 0 of the decoder. An answer ends with the template's end, the tokenizer's, and any of `ends`. All arguments
+  // must outlive it.
   Conversation(Decoder& decoder, const Session& session, const Tokenizer& tokenizer, const ChatTemplate& chat,
-               SpecialTexts special_texts);
+               SpecialTexts special_texts, const std::vector<int32_t>& ends);
 
   struct How {
     int64_t tokens = 0;  // most tokens of an answer; 0: as many as there is room for
     Sampling sampling = {};
+    int64_t least = 0;            // tokens of an answer before which it does not end
+    bool shows_specials = false;  // special tokens are part of an answer, and else left out of it
     // These are called on rank 0 alone, the first with pieces of the answer as they come.
     std::function<void(std::string_view)> out;
     std::function<bool()> interrupted = {};              // before each token: whether the answer is to end
@@ -58,6 +62,8 @@ class Conversation {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   const EndOfAnswer end_;
+  std::vector<int32_t> ends_;  // of each of these an answer ends
+  const SpecialIds specials_;
   ChatEncoder encoder_;
   std::string system_;
   std::vector<ChatMessage> messages_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "data/chat_template.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/agreement.h"
 
@@ -47,15 +46,15 @@ Inference::Inference(const std::string& path, const std::string& tokenizer, cons
           tokenizer_path, tokenizer_->vocab_size(), weights_.path, weights_.model.vocab);
     if (!tokenizer.empty() && tokenizer_)
       check_same_tokenizer(weights_.path, weights_, hash_of(*tokenizer_), "--tokenizer " + tokenizer);
+    if (tokenizer_) use_ = use_of(weights_, *tokenizer_);
     layout_ = layout_of(weights_.model, options);
   });
   device_ = choose_device(layout_, session);
 }
 
-std::string Inference::chat_template_file() const {
-  if (weights_.tokenizer.empty()) return "";
-  const std::filesystem::path file = std::filesystem::path(weights_.tokenizer).parent_path() / chat_template_name;
-  return std::filesystem::exists(file) ? file.string() : "";
+const ModelUse& Inference::use() const {
+  tokenizer();
+  return use_;
 }
 
 const Tokenizer& Inference::tokenizer() const {

@@ -12,6 +12,7 @@
 #include "data/special_text.h"
 #include "data/tokenizer.h"
 #include "data/windows.h"
+#include "trainer/checkpointing/model_use.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/continued_texts.h"
 #include "trainer/inference/questions.h"
@@ -67,8 +68,8 @@ class Inference {
   // message about a special token that is refused. Error: there is no tokenizer.
   std::vector<int32_t> prompt_ids(const std::string& prompt, const std::string& what) const;
   const Tokenizer& tokenizer() const;
-  // Not collective. Returns the file of the chat template that the weights were trained with; empty if none is known.
-  std::string chat_template_file() const;
+  // Not collective. Returns how the model is used, as its training and its folder say. Error: there is no tokenizer.
+  const ModelUse& use() const;
   const ModelConfig& model() const { return weights_.model; }
   SpecialTexts special_texts() const { return special_texts_; }
 
@@ -101,6 +102,7 @@ class Inference {
   const SpecialTexts special_texts_;
   WeightSource weights_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  ModelUse use_;
   Config layout_;
   DeviceChoice device_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "kernels/philox.h"
 
@@ -30,6 +31,14 @@ int64_t choose(std::span<const float> logits, const Sampling& sampling, uint64_t
     if (rest <= 0) return order[i];
   }
   return order[k - 1];
+}
+
+void penalize(std::span<float> logits, std::span<const int32_t> before, double penalty) {
+  if (penalty == 1) return;
+  for (const int32_t token : std::set<int32_t>(before.begin(), before.end())) {
+    float& logit = logits[static_cast<size_t>(token)];
+    logit = static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
+  }
 }
 
 std::string StoppingText::add(std::string_view piece) {

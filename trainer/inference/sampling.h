@@ -18,7 +18,13 @@ struct Sampling {
   // Sample among the fewest most likely tokens that together have this probability, after temperature and top_k;
   // 1: all. Holtzman et al., arXiv 1904.09751.
   double top_p = 1;
+  // Makes tokens that stand in the text already less likely, by dividing logits above 0 and multiplying those below; 1: does
+  // nothing. Keskar et al., arXiv 1909.05858.
+  double repetition_penalty = 1;
 };
+
+// Applies the penalty to the logits of the tokens in `before`.
+void penalize(std::span<float> logits, std::span<const int32_t> before, double penalty);
 
 // Returns the index of token number `token` of sample `sample`. The first of equal logits counts as more likely.
 int64_t choose(std::span<const float> logits, const Sampling& sampling, uint64_t sample, uint64_t token);

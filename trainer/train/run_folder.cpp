@@ -3,7 +3,8 @@
 #include <filesystem>
 
 #include "data/chat_template.h"
-#include "trainer/checkpointing/weight_source.h"
+#include "kernels/system/json.h"
+#include "trainer/checkpointing/model_use.h"
 #include "trainer/log/log.h"
 #include "trainer/session/last_word.h"
 #include "trainer/session/recorder_pages.h"
@@ -74,6 +75,18 @@ void keep_chat_template(const Config& config) {
   }
 }
 
+// Keeps what the base's folder says of how texts are made, which `megalith generate` and an export look for.
+void keep_generation_config(const Config& config) {
+  const std::string &base = config.checkpoint.init_from, kept = config.run.output + "/" + generation_config_file;
+  std::error_code absent;
+  if (base.empty() || std::filesystem::exists(kept, absent) || !std::filesystem::is_directory(base, absent)) return;
+  const std::string folder = folder_of_use(open_weights(base));
+  if (folder.empty()) return;
+  const GenerationConfig theirs = read_generation_config(folder);
+  if (theirs.keys.empty()) return;
+  write_file(kept, json_text(theirs.keys, 1) + "\n");
+}
+
 }  // namespace
 
 std::string config_to_keep(Config config) {
@@ -100,6 +113,7 @@ RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
   keep_config(config);
   if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
   if (config.data.masked) keep_chat_template(config);
+  keep_generation_config(config);
   if (!output_->absent().empty())
     log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output, output_->absent());
 }
