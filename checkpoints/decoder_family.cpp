@@ -82,7 +82,8 @@ class Keys {
     const std::string other =
         unknown_key(config_, [&](const std::string& key) { return read_.contains(key) || is_without_effect(key); });
     CHECK(other.empty(),
-          "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it does "
+          "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it "
+          "does "
           "not",
           path_, other, json_text(config_.at(other)));
   }
@@ -219,11 +220,13 @@ void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
     bool used = false;
     keys.boolean("use_sliding_window", used, false);
     int64_t first = m.layers;  // layer with a window
-    if (keys.value("max_window_layers", 28).is_number_integer()) first = keys.value("max_window_layers", 28).get<int64_t>();
+    if (keys.value("max_window_layers", 28).is_number_integer())
+      first = keys.value("max_window_layers", 28).get<int64_t>();
     if (used) keys.positive("sliding_window", window, 4096);
     keys.has("sliding_window");
     const bool acts = layers.empty() ? first < m.layers : sliding > 0;
-    if (!used && sliding > 0) keys.refuse("layer_types", "with full_attention in every layer, or with a sliding_window");
+    if (!used && sliding > 0)
+      keys.refuse("layer_types", "with full_attention in every layer, or with a sliding_window");
     if (acts && window < m.context) keys.refuse("use_sliding_window", "without a sliding window that acts");
     return;
   }
@@ -325,7 +328,8 @@ ModelConfig decoder_shape(const Json& config, const std::string& path) {
 
 void check_turned(const ModelConfig& model, const std::string& where) {
   CHECK(model.positions != Positions::rotary || model.rotary_features() % 2 == 0,
-        "{}: {} of the {} features of a head are turned in pairs, an odd number, with which `transformers` computes another "
+        "{}: {} of the {} features of a head are turned in pairs, an odd number, with which `transformers` computes "
+        "another "
         "model; an even one is the same in both",
         where, model.rotary_features(), model.size_of_head());
 }

@@ -16,26 +16,67 @@ namespace {
 
 using Json = nlohmann::json;
 
-// These do nothing to a text of ours: they are obeyed above, they are about how `transformers` works or what it returns,
-// or about lengths, which --tokens says.
-constexpr std::array without_effect{
-    "_from_model_config", "transformers_version", "_commit_hash", "use_cache", "cache_implementation", "cache_config",
-    "return_dict_in_generate", "output_scores", "output_logits", "output_attentions", "output_hidden_states",
-    "return_legacy_cache", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
-    "assistant_confidence_threshold", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind",
-    "prompt_lookup_num_tokens", "max_matching_ngram_size", "disable_compile", "compile_config", "token_healing_model",
-    "low_memory", "max_length", "max_new_tokens", "min_length", "max_time", "pad_token_id", "bos_token_id",
-    "eos_token_id", "do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "min_new_tokens",
-    "num_return_sequences", "decoder_start_token_id", "early_stopping", "length_penalty", "num_beam_groups",
-    "diversity_penalty", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "continuous_batching_config",
-    "prefill_chunk_size", "generation_kwargs", "chat_format", "max_window_size", "trust_remote_code"};
+// These do nothing to a text of ours: they are obeyed above, they are about how `transformers` works or what it
+// returns, or about lengths, which --tokens says.
+constexpr std::array without_effect{"_from_model_config",
+                                    "transformers_version",
+                                    "_commit_hash",
+                                    "use_cache",
+                                    "cache_implementation",
+                                    "cache_config",
+                                    "return_dict_in_generate",
+                                    "output_scores",
+                                    "output_logits",
+                                    "output_attentions",
+                                    "output_hidden_states",
+                                    "return_legacy_cache",
+                                    "is_assistant",
+                                    "num_assistant_tokens",
+                                    "num_assistant_tokens_schedule",
+                                    "assistant_confidence_threshold",
+                                    "assistant_early_exit",
+                                    "assistant_lookbehind",
+                                    "target_lookbehind",
+                                    "prompt_lookup_num_tokens",
+                                    "max_matching_ngram_size",
+                                    "disable_compile",
+                                    "compile_config",
+                                    "token_healing_model",
+                                    "low_memory",
+                                    "max_length",
+                                    "max_new_tokens",
+                                    "min_length",
+                                    "max_time",
+                                    "pad_token_id",
+                                    "bos_token_id",
+                                    "eos_token_id",
+                                    "do_sample",
+                                    "temperature",
+                                    "top_k",
+                                    "top_p",
+                                    "repetition_penalty",
+                                    "min_new_tokens",
+                                    "num_return_sequences",
+                                    "decoder_start_token_id",
+                                    "early_stopping",
+                                    "length_penalty",
+                                    "num_beam_groups",
+                                    "diversity_penalty",
+                                    "encoder_no_repeat_ngram_size",
+                                    "encoder_repetition_penalty",
+                                    "continuous_batching_config",
+                                    "prefill_chunk_size",
+                                    "generation_kwargs",
+                                    "chat_format",
+                                    "max_window_size",
+                                    "trust_remote_code"};
 
 // And these not while they have these values.
 const std::vector<std::pair<const char*, Json>>& neutral() {
   static const std::vector<std::pair<const char*, Json>> all{
-      {"num_beams", 1},         {"typical_p", 1.0},       {"epsilon_cutoff", 0.0}, {"eta_cutoff", 0.0},
-      {"min_p", 0.0},           {"top_h", 0.0},           {"guidance_scale", 1.0}, {"no_repeat_ngram_size", 0},
-      {"penalty_alpha", 0.0},   {"dola_layers", Json()},  {"renormalize_logits", false}, {"remove_invalid_values", false},
+      {"num_beams", 1},        {"typical_p", 1.0},      {"epsilon_cutoff", 0.0},       {"eta_cutoff", 0.0},
+      {"min_p", 0.0},          {"top_h", 0.0},          {"guidance_scale", 1.0},       {"no_repeat_ngram_size", 0},
+      {"penalty_alpha", 0.0},  {"dola_layers", Json()}, {"renormalize_logits", false}, {"remove_invalid_values", false},
       {"token_healing", false}};
   return all;
 }

@@ -1,5 +1,6 @@
 // generation_config.json, in which a folder of Hugging Face says how texts of its model are made: which tokens end
-// them, and by which rules a token is drawn. Source of names and defaults: GenerationConfig of `transformers` 4.46 and 5.
+// them, and by which rules a token is drawn. Source of names and defaults: GenerationConfig of `transformers` 4.46
+// and 5.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ struct GenerationConfig {
   // temperature is 0 where do_sample is false, since `transformers` then takes the likeliest token.
   std::optional<double> temperature{}, top_p{}, repetition_penalty{};
   std::optional<int64_t> top_k{}, min_new_tokens{};
-  std::vector<std::string> not_obeyed{};  // what else would change a text, as "num_beams = 4"
+  std::vector<std::string> not_obeyed{};           // what else would change a text, as "num_beams = 4"
   nlohmann::json keys = nlohmann::json::object();  // all of them, as they stand there
 };
 
-// Reads the file of a folder; without one, its config.json says which tokens begin and end texts. Error: it is no JSON object, or a key that is obeyed has a
-// value of another kind.
+// Reads the file of a folder; without one, its config.json says which tokens begin and end texts. Error: it is no JSON
+// object, or a key that is obeyed has a value of another kind.
 GenerationConfig read_generation_config(const std::string& folder);
 // Writes the file: config.keys, with the tokens of `ends` and `begin`. Error: it exists.
 void write_generation_config(const GenerationConfig& config, const std::string& folder);

@@ -1,5 +1,7 @@
 #include "checkpoints/hdf5_file.h"
 
+#include "checkpoints/writer.h"
+
 #include <hdf5.h>
 
 #include <algorithm>
@@ -19,6 +21,16 @@ static_assert(std::endian::native == std::endian::little, "elements are written 
 // At exit the library would close again a file that it could not close (after reaching a limit on file sizes), and kill
 // the process. So its exit handler is disabled: everything we open, we close. Call this before the library.
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
+
+}  // namespace
+
+void start_hdf5() {
+  do_nothing_at_exit();
+  CHECK(H5open() >= 0, "the HDF5 library does not start; has this process enough memory (ulimit -v)?");
+  HDF5Layout({{.shard = whole_tensor("start", {1}), .dataset = "start"}});
+}
+
+namespace {
 
 // Suppresses HDF5's messages on stderr; the innermost one becomes part of ours.
 class QuietErrors {

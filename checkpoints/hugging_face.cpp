@@ -95,16 +95,28 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   require(config, path, "scale_attn_weights", {true});
   require(config, path, "scale_attn_by_inverse_layer_idx", {false});
   require(config, path, "add_cross_attention", {false});
-  static const std::set<std::string> read{
-      "n_layer", "n_embd", "n_head", "vocab_size", "n_positions", "n_inner", "activation_function", "layer_norm_epsilon",
-      "tie_word_embeddings", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "add_cross_attention", "attn_pdrop",
-      "embd_pdrop", "resid_pdrop"};
+  static const std::set<std::string> read{"n_layer",
+                                          "n_embd",
+                                          "n_head",
+                                          "vocab_size",
+                                          "n_positions",
+                                          "n_inner",
+                                          "activation_function",
+                                          "layer_norm_epsilon",
+                                          "tie_word_embeddings",
+                                          "scale_attn_weights",
+                                          "scale_attn_by_inverse_layer_idx",
+                                          "add_cross_attention",
+                                          "attn_pdrop",
+                                          "embd_pdrop",
+                                          "resid_pdrop"};
   const std::string other =
       unknown_key(config, [](const std::string& key) { return read.contains(key) || is_without_effect(key); });
-  CHECK(other.empty(),
-        "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it does "
-        "not",
-        path, other, json_text(config[other]));
+  CHECK(
+      other.empty(),
+      "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it does "
+      "not",
+      path, other, json_text(config[other]));
   return m;
 }
 

@@ -86,11 +86,11 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 // Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
 // model.safetensors.index.json) into the folder, which it creates, for AutoModelForCausalLM.from_pretrained, as a model
 // of exported_family. Holds one tensor in memory at a time, GPT-NeoX's q, k and v twice. An existing file of these
-// names is an Error before anything is written. form.generation says which tokens end texts; none: no token does. Families
-// but GPT-2 have no dropout. `end_of_documents` (see above) is written to config.json as
+// names is an Error before anything is written. form.generation says which tokens end texts; none: no token does.
+// Families but GPT-2 have no dropout. `end_of_documents` (see above) is written to config.json as
 // {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}; `transformers` ignores it.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         const std::string& folder,
-                         std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});
+                         const std::string& folder, std::optional<int64_t> end_of_documents = {},
+                         const ExportForm& form = {});
 
 }  // namespace megalith

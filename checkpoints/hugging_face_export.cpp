@@ -185,7 +185,6 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 }
 
 std::string exported_family(const ModelConfig& model) {
-  check_turned(model, "model.rotary_share");
   const ModelConfig exact = written_out(model);
   std::vector<std::string> families{gpt2_family};
   for (const char* family : decoder_families()) families.emplace_back(family);
@@ -196,7 +195,10 @@ std::string exported_family(const ModelConfig& model) {
     std::vector<std::string> keys;
     for (const std::string& key : shape_keys())
       if (shape_value(exact, key) != shape_value(near, key)) keys.push_back(key);
-    if (keys.empty()) return family;
+    if (keys.empty()) {
+      check_turned(model, "model.rotary_share");
+      return family;
+    }
     if (fewest && keys.size() >= *fewest) continue;
     fewest = keys.size();
     refusal = fmt::format(
@@ -209,8 +211,7 @@ std::string exported_family(const ModelConfig& model) {
 }
 
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         const std::string& folder,
-                         std::optional<int64_t> end_of_documents, const ExportForm& form) {
+                         const std::string& folder, std::optional<int64_t> end_of_documents, const ExportForm& form) {
   const std::string family = exported_family(model);
   for (const int32_t end : form.generation.ends) check_token(end, model, "ends");
   check_token(form.generation.begin, model, "begins");

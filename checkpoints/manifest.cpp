@@ -187,9 +187,10 @@ void check_still_there(const std::string& folder) {
   if (std::filesystem::exists(folder, error) || error) return;
   throw RemovedCheckpoint(
       __FILE__, __LINE__,
-      fmt::format("{} was removed while it was read, as a run removes checkpoints that newer ones replace; give the command "
-                  "again, which takes the newest of a run folder, or have the run keep more (checkpoint.keep)",
-                  folder));
+      fmt::format(
+          "{} was removed while it was read, as a run removes checkpoints that newer ones replace; give the command "
+          "again, which takes the newest of a run folder, or have the run keep more (checkpoint.keep)",
+          folder));
 }
 
 Manifest read_manifest(const std::string& folder) {
@@ -199,7 +200,7 @@ Manifest read_manifest(const std::string& folder) {
   CHECK(!error || means_absent(error), "cannot examine {}: {}", folder, error.message());
   CHECK_INTACT(is_folder, "{} is not a folder; a checkpoint is one, named step-*", folder);
   const bool exists = std::filesystem::exists(path, error);
-  CHECK(!error, "cannot examine {}: {}", path, error.message());
+  CHECK(!error || means_absent(error), "cannot examine {}: {}", path, error.message());
   CHECK_INTACT(exists, "{} is absent: the folder is not a checkpoint, or is unfinished", path);
   Manifest manifest = manifest_from_text(read_file(path), path);
   const auto step = step_of_folder(folder);

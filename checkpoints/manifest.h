@@ -58,16 +58,14 @@ class RemovedCheckpoint : public Error {
 // RemovedCheckpoint where the folder is not there.
 void check_still_there(const std::string& folder);
 
-// Returns what `read` reads of the checkpoint in a folder. RemovedCheckpoint in place of any Error once the folder, which
-// was there, is not: a run beside this process may remove checkpoints (checkpoint.keep), which is no damage.
+// Returns what `read` reads of the checkpoint in a folder that was there. RemovedCheckpoint in place of any Error once
+// it is not: a run beside this process may remove checkpoints (checkpoint.keep), which is no damage.
 template <class Read>
 auto while_there(const std::string& folder, const Read& read) {
-  std::error_code error;
-  const bool was_there = std::filesystem::exists(folder, error);
   try {
     return read();
   } catch (const Error&) {
-    if (was_there) check_still_there(folder);
+    check_still_there(folder);
     throw;
   }
 }

@@ -1,6 +1,7 @@
 #include "checkpoints/peft_folder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -88,16 +89,36 @@ void check_peft_config(std::string_view text, const std::string& path, const Ada
         "{}: peft_type = {}; megalith trains LORA only", path,
         config.is_object() ? json_text(config.value("peft_type", Json())) : "none");
   // All but those that are read below and those that do nothing to what an adapter computes.
-  static const std::set<std::string> known{
-      "peft_type", "r", "lora_alpha", "init_lora_weights", "bias", "target_modules", "exclude_modules",
-      "fan_in_fan_out", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode",
-      "lora_dropout", "peft_version", "layers_pattern", "megatron_config", "megatron_core", "loftq_config", "eva_config",
-      "corda_config", "lora_ga_config", "qalora_group_size", "runtime_config"};
+  static const std::set<std::string> known{"peft_type",
+                                           "r",
+                                           "lora_alpha",
+                                           "init_lora_weights",
+                                           "bias",
+                                           "target_modules",
+                                           "exclude_modules",
+                                           "fan_in_fan_out",
+                                           "task_type",
+                                           "auto_mapping",
+                                           "base_model_name_or_path",
+                                           "revision",
+                                           "inference_mode",
+                                           "lora_dropout",
+                                           "peft_version",
+                                           "layers_pattern",
+                                           "megatron_config",
+                                           "megatron_core",
+                                           "loftq_config",
+                                           "eva_config",
+                                           "corda_config",
+                                           "lora_ga_config",
+                                           "qalora_group_size",
+                                           "runtime_config"};
   CHECK(!config.contains("bias") || config["bias"].is_null() || config["bias"] == "none",
         "{}: bias = {}; megalith reads adapters with \"none\" only", path, json_text(config["bias"]));
   const std::string other = unknown_key(config, [](const std::string& key) { return known.contains(key); });
-  CHECK(other.empty(), "{}: {} = {}; megalith reads plain LoRA, without this key, which changes what an adapter computes",
-        path, other, json_text(config[other]));
+  CHECK(other.empty(),
+        "{}: {} = {}; megalith reads plain LoRA, without this key, which changes what an adapter computes", path, other,
+        json_text(config[other]));
   // Other words are of ways that change the base's weights as well (PiSSA, OLoRA, CorDA, LoftQ).
   const Json begun = config.value("init_lora_weights", Json(true));
   CHECK(
@@ -155,6 +176,8 @@ MemorySource read_peft(const std::string& folder, const ModelConfig& model) {
           fmt::join(found, ", "), t.rows, t.cols);
     std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
     file.read(t.name, 0, 1, t.rows * t.cols, values.data());
+    CHECK(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
+          "{}: {} has values that are not finite; take adapters from before that", file.path(), t.name);
     float* to = all[t.ours].values.data() + t.first_row * t.cols;
     for (int64_t row = 0; row < t.rows; row++)
       std::copy_n(values.data() + row_of(t, model, row) * t.cols, t.cols, to + row * t.cols);

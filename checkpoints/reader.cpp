@@ -83,8 +83,7 @@ std::string outline_of_tensors(const std::map<std::string, int64_t>& elements) {
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const std::string& folder)
-    : folder_(folder), manifest_(while_there(folder, [&] { return read_manifest(folder); })) {
+CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   while_there(folder, [&] { check_files(folder, manifest_); });
   for (const FileRecord& file : manifest_.files)
     for (const DatasetRecord& record : file.datasets) {

@@ -82,7 +82,7 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   file_.read(length_bytes, header.data(), static_cast<int64_t>(length));
   const int64_t start = length_bytes + static_cast<int64_t>(length);
   try {
-    const nlohmann::json j = parse_json(header);
+    const nlohmann::json j = parse_json_of_single_names(header);
     CHECK(j.is_object(), "the header of {} is not a JSON object", path);
     for (const auto& [name, value] : j.items())
       if (name != "__metadata__") entries_.emplace(name, entry_from(value, name, path, start, bytes));

@@ -28,6 +28,10 @@
 
 namespace megalith {
 
+// Starts the HDF5 library and lays out a small file, so that what it lacks (memory, under ulimit -v) is said before a
+// run begins and not at its first save. Error: it does not start.
+void start_hdf5();
+
 struct ShardToWrite {
   // show(begin, end, use) calls use(p) with elements [begin, end) of the shard, of its type, valid during the call. It
   // is called for one range after another, so that elements may lie where the host cannot read them.

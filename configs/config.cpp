@@ -19,9 +19,11 @@ Config finished(const Config& read, const Reader<Config>& reader, std::string_vi
 
 // Reads the file, what its location implies, and then the overrides.
 void read_file_and(const std::vector<std::string>& overrides, const std::string& path, Reader<Config>& reader) {
-  reader.read(read_configuration(config_file(path)));
-  check_run_folder(path, reader.record());
-  for (const std::string& text : meant_by_place(path, reader.record())) reader.override_with(text);
+  if (!path.empty()) {
+    reader.read(read_configuration(config_file(path)));
+    check_run_folder(path, reader.record());
+    for (const std::string& text : meant_by_place(path, reader.record())) reader.override_with(text);
+  }
   for (const std::string& text : overrides) reader.override_with(text);
 }
 
@@ -61,6 +63,11 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
   return finished(reader.record(), reader, file);
 }
 
+bool may_grow(const std::string& key, const ModelConfig& base, const ModelConfig& here) {
+  if (key == "vocab") return here.vocab >= base.vocab;
+  return key == "context" && base.positions == Positions::rotary && here.context >= base.context;
+}
+
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known) {
   Config defaults;
   defaults.model = known.model;
@@ -76,12 +83,13 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
   if (model.vocab == 0) model.vocab = known.model.vocab;
   std::string wrong;
   for (const std::string& key : shape_keys())
-    if (const std::string here = shape_value(model, key), there = shape_value(known.model, key); here != there)
+    if (const std::string here = shape_value(model, key), there = shape_value(known.model, key);
+        here != there && !may_grow(key, known.model, model))
       wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
                            reader.where_set("model." + key), key, here, there);
   CHECK(wrong.empty(),
         "the config does not fit the model of {}: {}. Leave these keys out to take those of the "
-        "weights; or use other weights",
+        "weights; or use other weights. Only model.vocab may be larger and, with rotary positions, model.context",
         known.source, wrong);
   Config config = reader.record();
   config.model = model;
@@ -100,7 +108,8 @@ const std::vector<std::string>& shape_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> all;
     for (const Field& field : field_table())
-      if (field.section == "model" && field.key != "dropout" && !field.key.starts_with("initial_")) all.emplace_back(field.key);
+      if (field.section == "model" && field.key != "dropout" && !field.key.starts_with("initial_"))
+        all.emplace_back(field.key);
     return all;
   }();
   return keys;

@@ -117,9 +117,7 @@ struct ModelConfig {
   int64_t kv_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads()) * size_of_head(); }
   // Features of a head that are turned, the first ones; as `transformers` has it, rounded down.
-  int64_t rotary_features() const {
-    return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share);
-  }
+  int64_t rotary_features() const { return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share); }
   int64_t rotary_pairs() const { return rotary_features() / 2; }
   int64_t features() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }  // of a feed-forward layer
   bool operator==(const ModelConfig&) const = default;
@@ -294,7 +292,8 @@ struct Config {
 
 // Reads a file, applies the overrides ("section.key=value", later ones win), resolves and validates. A value is read as
 // TOML; what is not TOML is a string, so paths and choices need no quotes. A run folder stands for its config.toml, and
-// a config.toml in a run folder means that folder, wherever it has moved; so with the functions below.
+// a config.toml in a run folder means that folder, wherever it has moved; so with the functions below. An empty path:
+// all is as by default.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
 
 // The keys of [model] that existing weights decide.
@@ -340,6 +339,10 @@ std::map<std::string, std::string> key_values(const Config& config);
 // Error if a size of the shape is outside the range of its key of [model]; call it before making as many layers.
 // `source` is the file it was read from.
 void check_shape(const ModelConfig& model, const std::string& source);
+
+// Returns whether a model that begins with the weights of a base may have another value of this key: more tokens, whose
+// rows are added to the table, or a longer context of rotary positions.
+bool may_grow(const std::string& key, const ModelConfig& base, const ModelConfig& here);
 
 // The keys of [model] that are the shape of a model, in the table's order: all but its dropout and its initial values,
 // which may change from run to run.

@@ -184,14 +184,14 @@ Table<Config> build_table() {
                    "Highest learning rate, reached at the end of the warm-up");
   optimizer.number("min_learning_rate", &OptimizerConfig::min_learning_rate, "", at_least(0),
                    "Learning rate where the decay ends");
-  optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "updates", between(0, 1e12),
-                   "Updates over which the learning rate rises from zero, linearly");
+  optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "steps", between(0, 1e12),
+                   "Steps, skipped ones among them, over which the learning rate rises from zero, linearly");
   optimizer.word("decay", &OptimizerConfig::decay,
                  "Shape of the decay from learning_rate to min_learning_rate; sqrt: by 1 - sqrt of the way");
-  optimizer.number("decay_begin", &OptimizerConfig::decay_begin, "updates", between(0, 1e12),
-                   "Updates before the decay, at the highest learning rate after the warm-up; 0: those of the warm-up");
-  optimizer.number("decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
-                   "Update, counted from the start, at which the decay ends; 0: train.steps (or where the warm-up ends "
+  optimizer.number("decay_begin", &OptimizerConfig::decay_begin, "steps", between(0, 1e12),
+                   "Steps before the decay, at the highest learning rate after the warm-up; 0: those of the warm-up");
+  optimizer.number("decay_steps", &OptimizerConfig::decay_steps, "steps", between(0, 1e12),
+                   "Step, counted from the start, at which the decay ends; 0: train.steps (or where the warm-up ends "
                    "or the decay begins, if later)");
   optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "Decay rate of AdamW's first moment");
   optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "Decay rate of AdamW's second moment");
@@ -228,10 +228,11 @@ Table<Config> build_table() {
       "log_every", &TrainConfig::log_every, "steps", between(0, 1e12),
       "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
       "on a terminal every 5 s");
-  train.word_or_list("freeze", &TrainConfig::freeze,
-                     "Parameters that stay as they are: embeddings, attention (with its norms of q and k), feed_forward, "
-                     "norms (all), biases, head, or "
-                     "names with *, as [\"embeddings\", \"h.0.*\"]; empty: none");
+  train.word_or_list(
+      "freeze", &TrainConfig::freeze,
+      "Parameters that stay as they are: embeddings, attention (with its norms of q and k), feed_forward, "
+      "norms (all), biases, head, or "
+      "names with *, as [\"embeddings\", \"h.0.*\"]; empty: none");
   train.number("sample_every", &TrainConfig::sample_every, "updates", between(0, 1e12),
                "Updates between texts that the model writes, into the log, metrics.jsonl and the report; 0: none");
   train.word_or_list("sample_prompts", &TrainConfig::sample_prompts,

@@ -10,8 +10,8 @@
 namespace megalith {
 
 // Returns the elements of the array that `array` gives, each on a line of its own; bytes behind the array come as they
-// are. Nothing but brackets and strings is looked at: whoever parses the lines says what is wrong with them. `path` names
-// the file in the Error of an array that does not end.
+// are. Nothing but brackets and strings is looked at: whoever parses the lines says what is wrong with them. `path`
+// names the file in the Error of an array that does not end.
 std::unique_ptr<ByteSource> elements_as_lines(std::unique_ptr<ByteSource> array, std::string path);
 
 }  // namespace megalith

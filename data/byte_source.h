@@ -2,8 +2,9 @@
 // xz, also as several streams. A leading byte order mark is dropped, and offsets count from behind it.
 //
 // The format is recognized by the first bytes, since no compressed stream begins like UTF-8 text; a file whose name
-// says otherwise is refused. JSON lines that begin with [ are one array, whose elements come as lines. Memory: up to 128 MiB for zstd's window, 256 MiB for xz's. Errors name the file and the
-// byte: data that is damaged or truncated, a window that takes more memory.
+// says otherwise is refused. JSON lines that begin with [ are one array, whose elements come as lines. Memory: up to
+// 128 MiB for zstd's window, 256 MiB for xz's. Errors name the file and the byte: data that is damaged or truncated, a
+// window that takes more memory.
 #pragma once
 
 #include <cstddef>

@@ -39,7 +39,8 @@ class Foreign {
 };
 
 // Words that no template has.
-const std::string said_by_system = "zqSystemzq", asked = "zqQuestionzq", answered = "zqAnswerzq", asked_again = "zqMorezq";
+const std::string said_by_system = "zqSystemzq", asked = "zqQuestionzq", answered = "zqAnswerzq",
+                  asked_again = "zqMorezq";
 
 // Cuts a text at these words, in their order; nothing where one is not there.
 std::optional<std::vector<std::string>> cut_at(const std::string& text, const std::vector<std::string>& words) {
@@ -61,8 +62,13 @@ std::string without_end(const std::string& text, const std::string& end) {
 
 // Contents of a message: blanks around it, several lines, other scripts, signs of Jinja, a thought, nothing.
 const std::vector<std::string>& contents() {
-  static const std::vector<std::string> all{
-      "Hello there", "  blanks around \n", "two\nlines\n\n", "größer 日本語", "{{ x }} {% if %} '\"\\", "<think>\na\n</think>\n\nb", ""};
+  static const std::vector<std::string> all{"Hello there",
+                                            "  blanks around \n",
+                                            "two\nlines\n\n",
+                                            "größer 日本語",
+                                            "{{ x }} {% if %} '\"\\",
+                                            "<think>\na\n</think>\n\nb",
+                                            ""};
   return all;
 }
 
@@ -131,7 +137,8 @@ std::vector<ChatTemplate> with_systems(const ChatTemplate& chat, const std::stri
                     .otherwise = without_end(head.substr(before.size()), behind)});
   }
   const std::string to_user = head + chat.user.before;
-  if (before.starts_with(to_user)) add(head, {.before = before.substr(to_user.size()), .after = after, .in_user = true});
+  if (before.starts_with(to_user))
+    add(head, {.before = before.substr(to_user.size()), .after = after, .in_user = true});
   return all;
 }
 
@@ -148,7 +155,8 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   const auto whole = need({{question, answer}}, false, {asked, answered});
   const auto open = cut_at(foreign.render({question}, false), {asked});
   const std::string &head_and_user = first[0], &to_answer = first[1], &behind = whole[2];
-  CHECK(turns[0] == head_and_user && turns[3] == to_answer, "what it writes around a message depends on those behind it");
+  CHECK(turns[0] == head_and_user && turns[3] == to_answer,
+        "what it writes around a message depends on those behind it");
   CHECK(turns[1].starts_with(to_answer), "an earlier answer does not stand where a new one begins");
   CHECK(turns[2].starts_with(behind), "what it writes behind an answer depends on what follows");
   ChatTemplate chat;
@@ -217,7 +225,8 @@ LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use
     if (fs::is_regular_file(ours, absent)) return {chat_template(ours), ""};
     const TokenUse theirs = special_tokens_in(name).use;
     CHECK(!theirs.jinja.empty(),
-          "the folder {} has no chat template, neither {} nor {} nor one in {}; name a folder that has one, a file, or one of "
+          "the folder {} has no chat template, neither {} nor {} nor one in {}; name a folder that has one, a file, or "
+          "one of "
           "chatml, llama3, mistral, zephyr and plain",
           name, chat_template_name, jinja_file, tokenizer_config_file);
     return learn_chat_template(theirs.jinja, theirs.roles, name);
@@ -225,7 +234,8 @@ LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use
   if (fs::is_regular_file(name, absent)) {
     const std::string text = read_file(name);
     const size_t first = text.find_first_not_of(" \t\r\n");
-    const bool is_object = first != std::string::npos && text[first] == '{' && text.find('"', first) != std::string::npos &&
+    const bool is_object = first != std::string::npos && text[first] == '{' &&
+                           text.find('"', first) != std::string::npos &&
                            text.find_first_of("%{#", first + 1) != first + 1;
     if (!is_object) return learn_chat_template(text, use.roles, name);
   }
@@ -258,7 +268,8 @@ std::string to_jinja(const ChatTemplate& chat) {
   jinja += "{%- elif message['role'] == 'assistant' and loop.index0 % 2 == 1 %}\n";
   jinja += "{{- " + text(chat.assistant.before + chat.assistant.lead) + " }}{{ message" + content + " }}{{ " +
            text(chat.assistant.end + chat.assistant.after) + " }}\n";
-  jinja += "{%- else %}\n{{- raise_exception('A system message may come first, then user and assistant take turns.') }}\n";
+  jinja +=
+      "{%- else %}\n{{- raise_exception('A system message may come first, then user and assistant take turns.') }}\n";
   jinja += "{%- endif %}\n{%- endfor %}\n";
   jinja += "{%- if add_generation_prompt %}{{- " + text(chat.assistant.before) + " }}{% endif %}\n";
   return jinja;

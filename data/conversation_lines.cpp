@@ -105,14 +105,16 @@ class Line {
         return;
       }
       add("user", std::string(text_in(texts.at(0).value(), "an object whose \"history\" has a question that", bad_)));
-      add("assistant", std::string(text_in(texts.at(1).value(), "an object whose \"history\" has an answer that", bad_)));
+      add("assistant",
+          std::string(text_in(texts.at(1).value(), "an object whose \"history\" has an answer that", bad_)));
     }
   }
 
   void turns(const std::string& field, const Element& list, const char* role_key, const char* content_key) {
     simdjson::dom::array all;
     if (list.get(all)) {
-      bad_ = fmt::format("an object whose \"{}\" is no list but {}; a line is {}", field, kind_of(list), form_of(fields_));
+      bad_ =
+          fmt::format("an object whose \"{}\" is no list but {}; a line is {}", field, kind_of(list), form_of(fields_));
       return;
     }
     if (role_key == std::string_view("from")) system();
@@ -137,8 +139,7 @@ class Line {
     }
     const auto member = [&](const char* key) {
       const auto value = member_of(message, key);
-      if (bad_.empty() && !value)
-        bad_ = fmt::format("{} has no \"{}\"; a line is {}", which, key, form_of(fields_));
+      if (bad_.empty() && !value) bad_ = fmt::format("{} has no \"{}\"; a line is {}", which, key, form_of(fields_));
       return value;
     };
     const auto role = member(role_key);
@@ -162,11 +163,13 @@ class Line {
     for (const char* key : {"weight", "train"}) {
       const auto value = member_of(message, key);
       if (!bad_.empty() || !value || value->is_null()) continue;
-      const double said = value->is_bool() ? (value->get<bool>().value() ? 1.0 : 0.0) : value->get<double>().value_unsafe();
+      const double said =
+          value->is_bool() ? (value->get<bool>().value() ? 1.0 : 0.0) : value->get<double>().value_unsafe();
       if ((!value->is_bool() && !value->is_number()) || (said != 0 && said != 1) || (said == 1 && role != "assistant"))
-        bad_ = fmt::format("{}, of the role {}, has a \"{}\" of {}; an assistant's message may have 0 or 1, or false or "
-                           "true, and others 0",
-                           which, role, key, value->is_number() ? fmt::format("{}", said) : kind_of(*value));
+        bad_ = fmt::format(
+            "{}, of the role {}, has a \"{}\" of {}; an assistant's message may have 0 or 1, or false or "
+            "true, and others 0",
+            which, role, key, value->is_number() ? fmt::format("{}", said) : kind_of(*value));
       counts = counts && said != 0;
     }
     return counts;
@@ -195,15 +198,15 @@ std::vector<std::string> fields_not_read(const Element& line, const Conversation
   if (fields.are_pairs()) read = {fields.prompt, fields.completion};
   const bool alpaca = fields.are_pairs() ? fields.prompt == "instruction" : !member_of(line, fields.messages);
   if (alpaca)
-    for (const char* field : {"conversations", "instruction", "input", "output", "system", "history"}) read.push_back(field);
+    for (const char* field : {"conversations", "instruction", "input", "output", "system", "history"})
+      read.push_back(field);
   std::vector<std::string> others;
   simdjson::dom::object object;
   if (line.get(object)) return others;
   for (const auto& [key, value] : object) {
     const std::string name(key);
-    const bool within = std::ranges::any_of(read, [&](const std::string& field) {
-      return field == name || field.starts_with(name + ".");
-    });
+    const bool within = std::ranges::any_of(
+        read, [&](const std::string& field) { return field == name || field.starts_with(name + "."); });
     if (!within && std::ranges::find(others, name) == others.end()) others.push_back(name);
   }
   return others;

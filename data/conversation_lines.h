@@ -2,11 +2,11 @@
 //
 //   {"messages": [{"role": "user", "content": "..."}, ...]}                    OpenAI's
 //   {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}   ShareGPT's
-//   {"instruction": "...", "input": "...", "output": "...", "system": "...", "history": [["...", "..."], ...]}   Alpaca's
+//   {"instruction": "...", "input": "...", "output": "...", "system": "...", "history": [["...", "..."], ...]} Alpaca's
 //   {PROMPT: "...", COMPLETION: "..."}                                          where these two fields are named
 //
-// An assistant's message with "weight": 0 or "train": false is not trained on. What would change the text or what counts
-// and is not supported is refused by its name: tool calls, reasoning, other roles, contents in parts.
+// An assistant's message with "weight": 0 or "train": false is not trained on. What would change the text or what
+// counts and is not supported is refused by its name: tool calls, reasoning, other roles, contents in parts.
 #pragma once
 
 #include <simdjson.h>

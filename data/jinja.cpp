@@ -23,9 +23,9 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-constexpr int64_t most_work = 2'000'000;     // expressions and statements
-constexpr size_t most_text = 64 << 20;       // bytes of all texts that are made
-constexpr int most_calls = 100;              // of macros, in one another
+constexpr int64_t most_work = 2'000'000;  // expressions and statements
+constexpr size_t most_text = 64 << 20;    // bytes of all texts that are made
+constexpr int most_calls = 100;           // of macros, in one another
 constexpr int64_t longest_range = 1'000'000;
 
 struct Value;
@@ -83,7 +83,9 @@ int64_t whole_of(const Value& v, const char* what) {
 
 // As json.dumps(ensure_ascii=False) of Python writes it.
 void dump(const Ordered& json, int indent, int depth, std::string& out) {
-  const auto line = [&](int levels) { return indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent * levels), ' '); };
+  const auto line = [&](int levels) {
+    return indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent * levels), ' ');
+  };
   const auto all = [&](char open, char close, const auto& each) {
     out += open;
     bool first = true;
@@ -224,8 +226,9 @@ std::string in_case(const std::string& text, utf8proc_int32_t (*to)(utf8proc_int
     if (code_point == stray_byte)
       result += c;
     else
-      result.append(reinterpret_cast<const char*>(bytes.data()),
-                    static_cast<size_t>(utf8proc_encode_char(to(static_cast<utf8proc_int32_t>(code_point)), bytes.data())));
+      result.append(
+          reinterpret_cast<const char*>(bytes.data()),
+          static_cast<size_t>(utf8proc_encode_char(to(static_cast<utf8proc_int32_t>(code_point)), bytes.data())));
   }
   return result;
 }
@@ -238,7 +241,8 @@ bool begins(const std::string& text, const Arguments& a, bool at_end) {
   CHECK(a.by_place.size() == 1, "startswith and endswith take one argument");
   const auto fits = [&](const std::string& part) { return at_end ? text.ends_with(part) : text.starts_with(part); };
   const Ordered& what = json_of(a.by_place[0], "startswith");
-  if (what.is_array()) return std::ranges::any_of(what, [&](const Ordered& part) { return fits(part.get<std::string>()); });
+  if (what.is_array())
+    return std::ranges::any_of(what, [&](const Ordered& part) { return fits(part.get<std::string>()); });
   return fits(text_of(a.by_place[0], "startswith"));
 }
 
@@ -310,10 +314,12 @@ Value selected(const std::string& name, const Value& v, const Arguments& a) {
   Ordered kept = Ordered::array();
   for (const Ordered& each : elements_of(v)) {
     const Value tested = by_member ? member_of(Value(each), text_of(a.by_place.at(0), "selectattr")) : Value(each);
-    const Arguments rest{.by_place = {a.by_place.begin() + static_cast<ptrdiff_t>(std::min(a.by_place.size(), test_at + 1)),
-                                      a.by_place.end()},
-                         .by_name = {}};
-    const bool has = a.by_place.size() > test_at ? test(text_of(a.by_place[test_at], "select"), tested, rest) : is_true(tested);
+    const Arguments rest{
+        .by_place = {a.by_place.begin() + static_cast<ptrdiff_t>(std::min(a.by_place.size(), test_at + 1)),
+                     a.by_place.end()},
+        .by_name = {}};
+    const bool has =
+        a.by_place.size() > test_at ? test(text_of(a.by_place[test_at], "select"), tested, rest) : is_true(tested);
     if (has == keeps) kept.push_back(each);
   }
   return Value(kept);
@@ -331,7 +337,8 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
   if (name == "tojson") {
     const Value indent = argument(a, 0, "indent", Value(Ordered(nullptr)));
     std::string text;
-    dump(json_of(v, "tojson"), indent.json() && indent.json()->is_number() ? static_cast<int>(whole_of(indent, "indent")) : -1, 0, text);
+    dump(json_of(v, "tojson"),
+         indent.json() && indent.json()->is_number() ? static_cast<int>(whole_of(indent, "indent")) : -1, 0, text);
     return Value(text);
   }
   if (name == "int") {
@@ -346,7 +353,8 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
     const Ordered& json = json_of(v, "items");
     CHECK(json.is_object(), "items of {}", kind_of(v));
     Ordered pairs = pairs_of(json);
-    if (name == "dictsort") std::sort(pairs.begin(), pairs.end(), [](const Ordered& x, const Ordered& y) { return x[0] < y[0]; });
+    if (name == "dictsort")
+      std::sort(pairs.begin(), pairs.end(), [](const Ordered& x, const Ordered& y) { return x[0] < y[0]; });
     return Value(pairs);
   }
   if (name == "first" || name == "last") {
@@ -364,7 +372,8 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
     std::string text;
     bool first = true;
     for (const Ordered& each : elements_of(v)) {
-      text += (first ? "" : between) + to_text(attribute.is_defined() ? member_of(Value(each), to_text(attribute)) : Value(each));
+      text += (first ? "" : between) +
+              to_text(attribute.is_defined() ? member_of(Value(each), to_text(attribute)) : Value(each));
       first = false;
     }
     return Value(text);
@@ -373,14 +382,17 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
     Ordered all = Ordered::array();
     const Value attribute = argument(a, 1000, "attribute", Value(Undefined{}));
     for (const Ordered& each : elements_of(v)) {
-      const Value mapped = attribute.is_defined() ? member_of(Value(each), to_text(attribute))
-                                                  : filter(text_of(argument(a, 0, "filter", Value(Undefined{"map"})), "map"), Value(each), {});
+      const Value mapped =
+          attribute.is_defined()
+              ? member_of(Value(each), to_text(attribute))
+              : filter(text_of(argument(a, 0, "filter", Value(Undefined{"map"})), "map"), Value(each), {});
       all.push_back(json_of(mapped, "map"));
     }
     return Value(all);
   }
   if (name == "indent") {
-    const auto width = static_cast<size_t>(std::clamp<int64_t>(whole_of(argument(a, 0, "width", Value(int64_t{4})), "indent"), 0, 100));
+    const auto width = static_cast<size_t>(
+        std::clamp<int64_t>(whole_of(argument(a, 0, "width", Value(int64_t{4})), "indent"), 0, 100));
     return Value(replaced(to_text(v), "\n", "\n" + std::string(width, ' '), -1));
   }
   if (name == "selectattr" || name == "rejectattr" || name == "select" || name == "reject") return selected(name, v, a);
@@ -392,10 +404,12 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
 Value method_of(const Ordered& json, const std::string& name) {
   if (json.is_string())
     if (const auto found = text_methods().find(name); found != text_methods().end())
-      return Value(Function([text = json.get<std::string>(), call = found->second](const Arguments& a) { return call(text, a); }));
+      return Value(Function(
+          [text = json.get<std::string>(), call = found->second](const Arguments& a) { return call(text, a); }));
   if (json.is_object()) {
     if (name == "items") return Value(Function([json](const Arguments&) { return Value(pairs_of(json)); }));
-    if (name == "keys") return Value(Function([json](const Arguments&) { return Value(Ordered(elements_of(Value(json)))); }));
+    if (name == "keys")
+      return Value(Function([json](const Arguments&) { return Value(Ordered(elements_of(Value(json)))); }));
     if (name == "values")
       return Value(Function([json](const Arguments&) {
         Ordered all = Ordered::array();
@@ -484,7 +498,10 @@ class Interpreter {
   Flow run(const Statement& s, std::string& out) {
     using Kind = Statement::Kind;
     switch (s.kind) {
-      case Kind::text: made(s.text.size()); out += s.text; return Flow::on;
+      case Kind::text:
+        made(s.text.size());
+        out += s.text;
+        return Flow::on;
       case Kind::output: {
         const std::string text = to_text(value(*s.value));
         made(text.size());
@@ -540,7 +557,8 @@ class Interpreter {
       else
         unpack(s, s.names, Value(element));
     };
-    if (s.condition) std::erase_if(all, [&](const Ordered& element) {
+    if (s.condition)
+      std::erase_if(all, [&](const Ordered& element) {
         name(element);
         return !is_true(value(*s.condition));
       });
@@ -647,7 +665,8 @@ class Interpreter {
     const Expression& callee = *e.of[0];
     const Value function = value(callee);
     const auto* f = std::get_if<Function>(&function);
-    CHECK(f, "line {}: {} is called, and is no function that is known", e.line, callee.text.empty() ? kind_of(function) : callee.text);
+    CHECK(f, "line {}: {} is called, and is no function that is known", e.line,
+          callee.text.empty() ? kind_of(function) : callee.text);
     return (*f)(arguments(e));
   }
 
@@ -706,28 +725,27 @@ class Interpreter {
 };
 
 Members globals() {
-  return {{"raise_exception", Value(Function([](const Arguments& a) -> Value {
-             FAIL("{}", to_text(argument(a, 0, "message", Value("the template refuses"))));
-           }))},
-          {"strftime_now", Value(Function([](const Arguments& a) { return Value(time_text(a)); }))},
-          {"namespace", Value(Function([](const Arguments& a) {
-             return Value(std::make_shared<Members>(a.by_name));
-           }))},
-          {"dict", Value(Function([](const Arguments& a) {
-             Ordered object = Ordered::object();
-             for (const auto& [key, value] : a.by_name) object[key] = json_of(value, "dict");
-             return Value(object);
-           }))},
-          {"range", Value(Function([](const Arguments& a) {
-             const bool one = a.by_place.size() == 1;
-             const int64_t begin = one ? 0 : whole_of(argument(a, 0, "", Value(int64_t{0})), "range");
-             const int64_t end = whole_of(argument(a, one ? 0 : 1, "", Value(int64_t{0})), "range");
-             const int64_t by = whole_of(argument(a, 2, "", Value(int64_t{1})), "range");
-             CHECK(by != 0 && (end - begin) / by <= longest_range, "a range from {} to {} by {}", begin, end, by);
-             Ordered all = Ordered::array();
-             for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) all.push_back(i);
-             return Value(all);
-           }))}};
+  return {
+      {"raise_exception", Value(Function([](const Arguments& a) -> Value {
+         FAIL("{}", to_text(argument(a, 0, "message", Value("the template refuses"))));
+       }))},
+      {"strftime_now", Value(Function([](const Arguments& a) { return Value(time_text(a)); }))},
+      {"namespace", Value(Function([](const Arguments& a) { return Value(std::make_shared<Members>(a.by_name)); }))},
+      {"dict", Value(Function([](const Arguments& a) {
+         Ordered object = Ordered::object();
+         for (const auto& [key, value] : a.by_name) object[key] = json_of(value, "dict");
+         return Value(object);
+       }))},
+      {"range", Value(Function([](const Arguments& a) {
+         const bool one = a.by_place.size() == 1;
+         const int64_t begin = one ? 0 : whole_of(argument(a, 0, "", Value(int64_t{0})), "range");
+         const int64_t end = whole_of(argument(a, one ? 0 : 1, "", Value(int64_t{0})), "range");
+         const int64_t by = whole_of(argument(a, 2, "", Value(int64_t{1})), "range");
+         CHECK(by != 0 && (end - begin) / by <= longest_range, "a range from {} to {} by {}", begin, end, by);
+         Ordered all = Ordered::array();
+         for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) all.push_back(i);
+         return Value(all);
+       }))}};
 }
 
 }  // namespace

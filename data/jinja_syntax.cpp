@@ -22,8 +22,8 @@ struct Token {
   size_t line;
 };
 
-// Cuts a template into texts and the words inside of {{ }} and {% %}. As `transformers` has it, the first newline behind a
-// block is dropped (trim_blocks), and so are blanks before a block at the begin of a line (lstrip_blocks).
+// Cuts a template into texts and the words inside of {{ }} and {% %}. As `transformers` has it, the first newline
+// behind a block is dropped (trim_blocks), and so are blanks before a block at the begin of a line (lstrip_blocks).
 class Lexer {
  public:
   explicit Lexer(const std::string& text) : text_(text) {}

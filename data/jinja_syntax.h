@@ -52,12 +52,12 @@ struct Statement {
     Block body;
   };
   Kind kind;
-  std::string text;                 // of a text; of a macro its name
-  std::vector<std::string> names;   // of a loop, a set or a macro's parameters; of an attribute set: object and key
-  ExpressionPtr value, condition;   // of a loop: what is looped over, and what an element must have
-  bool is_attribute = false;        // set object.key
-  std::vector<Branch> branches;     // of a condition
-  Block body, otherwise;            // of a loop: its else
+  std::string text;                     // of a text; of a macro its name
+  std::vector<std::string> names;       // of a loop, a set or a macro's parameters; of an attribute set: object and key
+  ExpressionPtr value, condition;       // of a loop: what is looped over, and what an element must have
+  bool is_attribute = false;            // set object.key
+  std::vector<Branch> branches;         // of a condition
+  Block body, otherwise;                // of a loop: its else
   std::vector<ExpressionPtr> defaults;  // of a macro's last parameters
   size_t line = 0;
 };

@@ -12,8 +12,8 @@ namespace megalith {
 // "a string", "an array of 3".
 std::string kind_of(const simdjson::dom::element& element);
 
-// Returns a member of an object; nothing if the element is none or has none of this name. The last of several members of
-// one name counts. A dotted name means nested objects, unless a member has that name.
+// Returns a member of an object; nothing if the element is none or has none of this name. The last of several members
+// of one name counts. A dotted name means nested objects, unless a member has that name.
 std::optional<simdjson::dom::element> member_of(const simdjson::dom::element& element, std::string_view field);
 
 // Returns whether a value says nothing: null, false, or an empty list, object or text.

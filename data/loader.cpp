@@ -64,8 +64,7 @@ void Loader::go_on(int64_t first, const std::vector<SourceCourse>& courses) {
     rest.stretches = *courses[i].rest();
     for (const Stretch& s : rest.stretches)
       rest.ends.push_back((rest.ends.empty() ? 0 : rest.ends.back()) + s.end - s.begin);
-    if (packs_[i])
-      rest.packs = std::make_shared<const Packs>(streams_[i], sequence_length_, pack_, &rest.stretches);
+    if (packs_[i]) rest.packs = std::make_shared<const Packs>(streams_[i], sequence_length_, pack_, &rest.stretches);
   }
   order_ = SampleOrder(order_.sizes(), order_.blend(), order_.shuffle(), order_.seed(), first, std::move(begins));
 }
@@ -140,8 +139,8 @@ std::vector<int64_t> Loader::document_begins(int64_t n) const {
 
 std::string Loader::name_of(int64_t n) const {
   const Sample sample = order_.at(n);
-  const std::string name =
-      sample.of_rest ? fmt::format("{} of the rest of epoch {}", sample.index, sample.epoch) : std::to_string(sample.index);
+  const std::string name = sample.of_rest ? fmt::format("{} of the rest of epoch {}", sample.index, sample.epoch)
+                                          : std::to_string(sample.index);
   return streams_.size() == 1 ? name : fmt::format("{} ({})", name, streams_[sample.source].path());
 }
 

@@ -47,7 +47,9 @@ class Loader {
   // Returns the sequences of a masked stream; null for another.
   const Packs* packs(size_t stream) const { return packs_[stream].get(); }
   // Returns the rest of the epoch with which a stream begins; null: it begins with a whole one.
-  const Stretches* rest(size_t stream) const { return rests_[stream].stretches.empty() ? nullptr : &rests_[stream].stretches; }
+  const Stretches* rest(size_t stream) const {
+    return rests_[stream].stretches.empty() ? nullptr : &rests_[stream].stretches;
+  }
   // Returns whether a stream is masked, so that some targets may be -1.
   bool is_masked() const;
   // Returns how many targets of samples [first, first + count) of the run count.

@@ -55,8 +55,9 @@ void Packs::find_examples(const Stretches* within) {
         "batch.sequence_length={}",
         stream_.path(), megalith::counted(too_long, "example"), sequence_length_ + 1, sequence_length_, longest,
         sequence_length_, longest - 1);
-  CHECK(within || !examples_.empty(), "{} holds {} and no example of two tokens, so that nothing is predicted; give more text",
-        stream_.path(), megalith::counted(stream_.size(), "token"));
+  CHECK(within || !examples_.empty(),
+        "{} holds {} and no example of two tokens, so that nothing is predicted; give more text", stream_.path(),
+        megalith::counted(stream_.size(), "token"));
 }
 
 void Packs::pack_examples() {

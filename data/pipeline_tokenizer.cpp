@@ -328,8 +328,8 @@ class PipelineEncoder final : public Encoder {
 
 class PipelineTokenizer final : public Tokenizer {
  public:
-  PipelineTokenizer(std::shared_ptr<const Pipeline> pipeline, std::map<std::string, std::string> files,
-                    TokenUse use, bool with_specials)
+  PipelineTokenizer(std::shared_ptr<const Pipeline> pipeline, std::map<std::string, std::string> files, TokenUse use,
+                    bool with_specials)
       : pipeline_(std::move(pipeline)), files_(std::move(files)), use_(std::move(use)), finds_specials_(with_specials) {
     if (!with_specials)
       with_specials_ =

@@ -220,8 +220,9 @@ std::string other_template_of(const ChatTemplate& chat, const Tokenizer& tokeniz
     if (theirs == chat) return "";
   } catch (const Error&) {  // it has a form of its own
   }
-  return fmt::format("{} has a chat template of its own, which writes conversations otherwise than {}; --template {} takes it",
-                     folder, chat.name, folder);
+  return fmt::format(
+      "{} has a chat template of its own, which writes conversations otherwise than {}; --template {} takes it", folder,
+      chat.name, folder);
 }
 
 // Puts the template among the files. Returns its end of an answer if that is several tokens.

@@ -15,8 +15,8 @@
 // an Error, or left out and counted if at most skip_bad are.
 //
 // All cores work, order is kept, and the files depend neither on the number of threads nor on window_bytes. Memory per
-// thread: about 20 times window_bytes, or 8 times the longest JSON line, of a conversation 25 times, if that is more. A text with 8 MiB that cannot
-// be cut (text_batches.h) is an Error.
+// thread: about 20 times window_bytes, or 8 times the longest JSON line, of a conversation 25 times, if that is more. A
+// text with 8 MiB that cannot be cut (text_batches.h) is an Error.
 //
 // Everything is written under OUT/prepare.partial (prepare_folder.h), synced, and renamed when complete. A prepare that
 // was killed, or failed after it had noted a position, continues there when it is started again with the same options
@@ -96,8 +96,8 @@ struct PrepareReport {
   LeftOut left_out = {};           // in the folders that are named
   ExampleCounts examples = {};     // of conversations
   std::string end_of_answer = {};  // of conversations whose template's end is several tokens: that
-  // The tokenizer's folder has another chat template than the conversations were written with: a sentence. Empty: it has
-  // the same, or none.
+  // The tokenizer's folder has another chat template than the conversations were written with: a sentence. Empty: it
+  // has the same, or none.
   std::string other_template = {};
 };
 

@@ -99,8 +99,7 @@ PreparePosition position_from(const nlohmann::json& j) {
           .examples = examples_from(j)};
 }
 
-nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs,
-                       const ChatTemplate* chat) {
+nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs, const ChatTemplate* chat) {
   nlohmann::json texts = nlohmann::json::array();
   for (const TextInput& input : inputs)
     texts.push_back({bytes_to_json(input.path), input.size, input.modified, input.json_lines});

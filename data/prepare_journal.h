@@ -27,8 +27,7 @@ nlohmann::json to_json(const PreparePosition& position);
 PreparePosition position_from(const nlohmann::json& json);
 
 // Returns everything that decides the output, and the inputs as they are now.
-nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs,
-                       const ChatTemplate* chat);
+nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs, const ChatTemplate* chat);
 // Returns what differs between two of them, in words; "" if nothing does.
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now);
 

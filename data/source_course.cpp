@@ -73,8 +73,7 @@ void SourceCourse::cut(const SampleCut& cut, const TokenStream* stream) {
   taken_ = rest_samples_ = 0;
   rest_.reset();
   if (cut.masked) masked_ = stream->first(cut.tokens);
-  whole_ = cut.masked ? Packs(*masked_, cut.sequence_length, cut.pack).size()
-                      : (cut.tokens - 1) / cut.sequence_length;
+  whole_ = cut.masked ? Packs(*masked_, cut.sequence_length, cut.pack).size() : (cut.tokens - 1) / cut.sequence_length;
   if (!left) return;
   if (cut.masked)
     rest_samples_ = left->empty() ? 0 : Packs(*masked_, cut.sequence_length, cut.pack, &*left).size();

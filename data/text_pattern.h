@@ -39,8 +39,8 @@ class TextPattern {
     int64_t tries = 0;     // ways that were tried since a search began
     bool saw_end = false;  // set by a search whose result more text could change; never cleared here
   };
-  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: a search
-  // tries more ways than any text should need; the pattern is another's, and may backtrack without end.
+  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: a
+  // search tries more ways than any text should need; the pattern is another's, and may backtrack without end.
   bool find(std::string_view text, size_t from, Match& match, Scratch& scratch) const;
 
   // Returns the first place from `from` on at which more text could change whether a match begins.

@@ -18,17 +18,50 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How texts are padded and cut, what decodes them, what else runs them, and what read_tokenizer_json() and the chat template
-// read: nothing of an id.
+// How texts are padded and cut, what decodes them, what else runs them, and what read_tokenizer_json() and the chat
+// template read: nothing of an id.
 bool is_without_effect(const std::string& key) {
-  static const std::set<std::string> keys{
-      "tokenizer_class", "model_max_length", "max_length", "stride", "padding", "padding_side", "truncation",
-      "truncation_side", "truncation_strategy", "pad_to_multiple_of", "pad_token_type_id", "pad_token_id",
-      "model_input_names", "clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "legacy",
-      "sp_model_kwargs", "use_default_system_prompt", "chat_template", "name_or_path", "tokenizer_file", "vocab_file",
-      "merges_file", "special_tokens_map_file", "processor_class", "backend", "is_local", "local_files_only",
-      "from_slow", "use_fast", "response_schema", "return_token_type_ids", "trim_offsets", "device_map",
-      "max_lpw_length", "vocab_size", "verbose", "__type", "tokenizer_type", "fix_mistral_regex"};
+  static const std::set<std::string> keys{"tokenizer_class",
+                                          "model_max_length",
+                                          "max_length",
+                                          "stride",
+                                          "padding",
+                                          "padding_side",
+                                          "truncation",
+                                          "truncation_side",
+                                          "truncation_strategy",
+                                          "pad_to_multiple_of",
+                                          "pad_token_type_id",
+                                          "pad_token_id",
+                                          "model_input_names",
+                                          "clean_up_tokenization_spaces",
+                                          "spaces_between_special_tokens",
+                                          "errors",
+                                          "legacy",
+                                          "sp_model_kwargs",
+                                          "use_default_system_prompt",
+                                          "chat_template",
+                                          "name_or_path",
+                                          "tokenizer_file",
+                                          "vocab_file",
+                                          "merges_file",
+                                          "special_tokens_map_file",
+                                          "processor_class",
+                                          "backend",
+                                          "is_local",
+                                          "local_files_only",
+                                          "from_slow",
+                                          "use_fast",
+                                          "response_schema",
+                                          "return_token_type_ids",
+                                          "trim_offsets",
+                                          "device_map",
+                                          "max_lpw_length",
+                                          "vocab_size",
+                                          "verbose",
+                                          "__type",
+                                          "tokenizer_type",
+                                          "fix_mistral_regex"};
   return keys.contains(key);
 }
 
@@ -56,9 +89,10 @@ class TokenizerConfig {
       else if (key == "split_special_tokens" || key == "do_lower_case")
         need(says_nothing(value), key, value, "false, as tokenizer.json has it");
     }
-    const std::set<std::string> read{"extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens",
-                                     "added_tokens_decoder", "add_prefix_space", "add_bos_token", "add_eos_token",
-                                     "split_special_tokens", "do_lower_case"};
+    const std::set<std::string> read{
+        "extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens",
+        "added_tokens_decoder", "add_prefix_space",          "add_bos_token",
+        "add_eos_token",        "split_special_tokens",      "do_lower_case"};
     const std::string other = unknown_key(config_, [&](const std::string& key) {
       return read.contains(key) || key.ends_with("_token") || is_without_effect(key);
     });

@@ -23,9 +23,9 @@ namespace {
 using Json = nlohmann::json;
 
 // These files of a tokenizer's folder are copied with it.
-constexpr std::array files_of_tokenizer = {tokenizer_json_file, tokenizer_config_file, special_tokens_file,
-                                           added_tokens_file,   "vocab.json",          "merges.txt",
-                                           "tokenizer.model",   jinja_file};
+constexpr std::array files_of_tokenizer = {
+    tokenizer_json_file, tokenizer_config_file, special_tokens_file, added_tokens_file,
+    "vocab.json",        "merges.txt",          "tokenizer.model",   jinja_file};
 
 class TokenizerJson {
  public:

@@ -24,12 +24,13 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const Sp
 void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder);
 
 // Writes the files that `transformers` expects: tokenizer.json, tokenizer_config.json, special_tokens_map.json,
-// vocab.json and merges.txt, and a chat template if there is one. `context` is the model's most tokens. Overwrites none.
+// vocab.json and merges.txt, and a chat template if there is one. `context` is the model's most tokens. Overwrites
+// none.
 void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, const std::string& jinja,
                             const std::string& folder);
 
-// Returns whether the tokenizer.json of a folder cuts texts as Qwen 2's does, which `transformers` takes for every model of
-// that kind, whatever the file says.
+// Returns whether the tokenizer.json of a folder cuts texts as Qwen 2's does, which `transformers` takes for every
+// model of that kind, whatever the file says.
 bool cuts_as_qwen2(const std::string& folder);
 
 // Error: one of these files exists.

@@ -73,7 +73,8 @@ bool is_only_text(const Json& processor) {
 void check_growth(size_t before, size_t after, const std::string& what) {
   constexpr size_t times = 1000, always = 1 << 20;
   CHECK(after <= times * before + always,
-        "{} makes {} bytes of {}: more than {} times as many; such a tokenizer is not read", what, after, before, times);
+        "{} makes {} bytes of {}: more than {} times as many; such a tokenizer is not read", what, after, before,
+        times);
 }
 
 const Json& json_member(const Json& object, const char* key) {

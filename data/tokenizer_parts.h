@@ -10,8 +10,8 @@
 
 namespace megalith {
 
-// Error: what a part of a tokenizer makes of a text is longer than any use would have it, so that parts in a row would fill
-// the memory.
+// Error: what a part of a tokenizer makes of a text is longer than any use would have it, so that parts in a row would
+// fill the memory.
 void check_growth(size_t before, size_t after, const std::string& what);
 
 // Returns a member, or null if there is none.

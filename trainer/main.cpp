@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "kernels/system/files.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -25,9 +26,12 @@ int run(const CommandLine& line, const Session& session) {
     int status = 1;
     try {
       status = line.run(session);
-      together(session, [] {
+      together(session, [&] {
         CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "cannot write all of the output: {}; is the disk full?",
               std::strerror(errno));
+        // A training continues without a reader; the output of another command is its result.
+        if (const std::string lost = standard_output_error(); !line.handles_signals())
+          CHECK(lost.empty(), "cannot write all of the output: {}", lost);
       });
     } catch (const JobError& e) {  // on all ranks
       if (session.rank() == 0) {
@@ -54,6 +58,7 @@ int run(const CommandLine& line, const Session& session) {
 }  // namespace megalith
 
 int main(int argc, char** argv) {
+  megalith::open_standard_descriptors();
   // A limit on file sizes becomes an error of the write instead of a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
   // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So hold signals until then or, in a

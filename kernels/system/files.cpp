@@ -301,4 +301,10 @@ void discard(const std::string& path) noexcept {
   if (file_calls::fate_of({FileCall::remove, path}).error == 0) fs::remove(path, ignored);
 }
 
+void open_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; descriptor++)
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+      ::open("/dev/null", O_RDWR);  // takes the lowest free number
+}
+
 }  // namespace megalith

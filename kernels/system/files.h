@@ -126,6 +126,10 @@ void sync_folder(const std::string& folder);
 void remove_all(const std::string& path);        // succeeds if nothing is there
 void discard(const std::string& path) noexcept;  // a file or an empty folder, if possible
 
+// Opens the null device as each of descriptors 0 to 2 that is closed. The first file that is opened would get its
+// number, and be read as standard input or written as standard output.
+void open_standard_descriptors();
+
 }  // namespace megalith
 
 // CHECK for properties of a file itself.

@@ -4,6 +4,8 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "kernels/system/check.h"
 
@@ -44,6 +46,21 @@ Number within(Number number, Number least, Number most) {
 nlohmann::json parse_json(std::string_view text) {
   check_depth(text);
   return nlohmann::json::parse(text);
+}
+
+nlohmann::json parse_json_of_single_names(std::string_view text) {
+  check_depth(text);
+  std::vector<std::set<std::string>> names;  // of the objects that are open
+  const auto look = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event == Event::key && !names.back().insert(parsed.get<std::string>()).second)
+      throw nlohmann::json::other_error::create(
+          502, fmt::format("the name \"{}\" stands twice in an object", parsed.get<std::string>()), nullptr);
+    return true;
+  };
+  return nlohmann::json::parse(text, look);
 }
 
 void for_each_json_line(std::string_view text, const std::string& path,

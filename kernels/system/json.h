@@ -14,6 +14,8 @@ namespace megalith {
 // Throws nlohmann::json::parse_error, with the place, if the text is not JSON or nests more than deepest_json values:
 // inspecting, copying and printing a value recurse.
 nlohmann::json parse_json(std::string_view text);
+// The same, and throws it too where an object has a name twice: of which parse_json() takes the last.
+nlohmann::json parse_json_of_single_names(std::string_view text);
 constexpr int deepest_json = 100;
 
 // Calls `use` with each object of a text with one a line, as appended by a process that may be killed. An exception of

@@ -168,8 +168,7 @@ TEST(Crash, in_an_export_leaves_whole_files_only) {
   std::vector<DiskCall> calls;
   {
     const RecordedDisk recorded(folder / "out");
-    export_hugging_face(source, model, {{"wte.weight", {5, 4}, false}, {"ln_f.bias", {4}, false}},
-                        folder / "out/gpt2");
+    export_hugging_face(source, model, {{"wte.weight", {5, 4}, false}, {"ln_f.bias", {4}, false}}, folder / "out/gpt2");
     calls = recorded.calls();
   }
   const DiskTree whole = tree_below(folder / "out");

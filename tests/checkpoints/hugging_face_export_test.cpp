@@ -19,18 +19,16 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
   for (const std::string name : {"config.json", "generation_config.json", "model.safetensors"}) {
     const TemporaryFolder folder;
     spill(folder / name, "precious");
-    expect_part(
-        message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder.path()); }),
-        folder / name);
+    expect_part(message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder.path()); }),
+                folder / name);
     EXPECT_EQ(read_file(folder / name), "precious");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
   }
   const TemporaryFolder folder;
   ModelConfig other = small;
   other.vocab = 8;
-  expect_part(
-      message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), folder / "x"); }),
-      "wte.weight");
+  expect_part(message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), folder / "x"); }),
+              "wte.weight");
   EXPECT_FALSE(fs::exists(folder / "x"));
   // Only GPT-2's choices can be written as a folder of GPT-2.
   ModelConfig rms = small;
@@ -48,8 +46,7 @@ TEST(HuggingFace, an_export_in_several_files_and_in_bf16) {
   constexpr int64_t most = 100;
   for (const DType type : {DType::f32, DType::bf16}) {
     const std::string out = folder / name_of(type);
-    export_hugging_face(source, small, gpt2_parameters(small), out, {},
-                        {.type = type, .most_bytes = most});
+    export_hugging_face(source, small, gpt2_parameters(small), out, {}, {.type = type, .most_bytes = most});
     EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
     const auto index = nlohmann::json::parse(read_file(out + "/model.safetensors.index.json"));
     EXPECT_EQ(index.at("metadata").at("total_size"), export_bytes(gpt2_parameters(small), type));
@@ -87,9 +84,8 @@ TEST(HuggingFace, an_export_in_several_files_and_in_bf16) {
   }
   fs::create_directory(folder / "taken");
   spill(folder / "taken/model.safetensors.index.json", "precious");
-  expect_part(
-      message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder / "taken"); }),
-      "model.safetensors.index.json exists already");
+  expect_part(message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), folder / "taken"); }),
+              "model.safetensors.index.json exists already");
 }
 
 TEST(HuggingFace, an_export_leaves_out_the_padding_of_the_table) {
@@ -98,7 +94,8 @@ TEST(HuggingFace, an_export_leaves_out_the_padding_of_the_table) {
   const TemporaryFolder folder;
   ModelConfig cut = small;
   cut.vocab = 5;
-  export_hugging_face(source, cut, gpt2_parameters(cut), folder / "cut", {}, {.cuts_table = true, .generation = {.ends = {4}, .begin = 4}});
+  export_hugging_face(source, cut, gpt2_parameters(cut), folder / "cut", {},
+                      {.cuts_table = true, .generation = {.ends = {4}, .begin = 4}});
   EXPECT_EQ(read_hugging_face_shape(folder / "cut").vocab, 5);
   const auto before = parse(read_file(model.path() + "/model.safetensors")),
              after = parse(read_file(folder / "cut/model.safetensors"));

@@ -220,5 +220,104 @@ TEST(Conversations, APrepareThatWasCutOffGoesOn) {
   EXPECT_GT(shards, 2);
 }
 
+// The forms that people have: OpenAI's, ShareGPT's, Alpaca's, an array; what counts, and what is refused by its name.
+TEST(Conversations, FormsOfLines) {
+  const auto texts_of = [](const std::string& name, const std::string& lines, std::string& why) {
+    const Scratch scratch;
+    std::string text;
+    try {
+      prepare(examples_of({scratch.write(name, lines)}, scratch.path("c"), "plain"));
+      const Examples found = examples_in(scratch.path("c/train.bin"));
+      for (size_t e = 0; e < found.ids.size(); e++) {
+        for (size_t i = 0; i < found.ids[e].size(); i++)
+          text += fmt::format("{}{}", found.counts[e][i] == 1 ? "^" : "",
+                              found.ids[e][i] < 256 ? std::string(1, static_cast<char>(found.ids[e][i])) : "$");
+        text += "|";
+      }
+    } catch (const Error& e) {
+      why = e.what();
+    }
+    return text;
+  };
+  const auto of = [&](const std::string& lines, const std::string& name = "x.jsonl") {
+    std::string why;
+    const std::string text = texts_of(name, lines, why);
+    EXPECT_EQ(why, "") << lines;
+    return text;
+  };
+  const auto refused = [&](const std::string& line) {
+    std::string why;
+    texts_of("x.jsonl", line, why);
+    return why;
+  };
+  const std::string usual =
+      of(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})");
+  EXPECT_NE(usual.find("^a^"), std::string::npos) << usual;
+  EXPECT_EQ(of(R"({"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}], "id": 7})"),
+            usual);
+  EXPECT_EQ(of(R"({"instruction": "q", "input": "", "output": "a"})"), usual);
+  EXPECT_EQ(of("["
+               R"({"instruction": "q", "output": "a"})"
+               ",\n  "
+               R"({"instruction": "q",)"
+               "\n"
+               R"("output": "a"}])",
+               "x.json"),
+            usual + usual);
+  EXPECT_EQ(of(R"({"instruction": "q", "input": "more", "output": "a"})"),
+            of(R"({"messages": [{"role": "user", "content": "q\nmore"}, {"role": "assistant", "content": "a"}]})"));
+  const std::string turns = R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "p"},
+    {"role": "assistant", "content": "b"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})";
+  std::string on_one_line = turns;
+  std::erase(on_one_line, '\n');
+  EXPECT_EQ(of(R"({"system": "s", "history": [["p", "b"]], "instruction": "q", "output": "a"})"), of(on_one_line));
+  EXPECT_EQ(
+      of(R"({"system": "s", "conversations": [{"from": "human", "value": "p"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]})"),
+      of(on_one_line));
+  for (const char* key : {R"("weight": 0)", R"("train": false)", R"("weight": 0.0, "name": "x")"}) {
+    const std::string text = of(fmt::format(
+        R"({{"messages": [{{"role": "user", "content": "q"}}, {{"role": "assistant", "content": "b", {}}}, {{"role": "user", "content": "r"}}, {{"role": "assistant", "content": "a", "weight": 1}}]}})",
+        key));
+    EXPECT_NE(text.find("^a^"), std::string::npos) << text;
+    EXPECT_EQ(text.find("^b"), std::string::npos) << text;
+  }
+  const std::string supported = "megalith trains on texts of system, user and assistant";
+  for (
+      const auto& [line, word] : std::vector<std::pair<std::string, std::string>>{
+          {R"({"tools": [{"name": "f"}], "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+           "\"tools\""},
+          {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": [{"x": 1}]}]})",
+           "\"tool_calls\""},
+          {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "reasoning_content": "r"}]})",
+           "\"reasoning_content\""},
+          {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "thinking": "r"}]})",
+           "\"thinking\""},
+          {R"({"messages": [{"role": "developer", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+           "\"developer\""},
+          {R"({"messages": [{"role": "user", "content": "q"}, {"role": "tool", "content": "a"}]})", "\"tool\""},
+          {R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", "content": "a"}]})",
+           "in parts"},
+          {R"({"conversations": [{"from": "human", "value": "q"}, {"from": "function_call", "value": "a"}]})",
+           "\"function_call\""}}) {
+    const std::string why = refused(line);
+    EXPECT_NE(why.find(word), std::string::npos) << why;
+    EXPECT_NE(why.find(supported), std::string::npos) << why;
+    EXPECT_NE(why.find("line 1"), std::string::npos) << why;
+  }
+  EXPECT_NE(
+      refused(
+          R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 0.5}]})")
+          .find("\"weight\" of 0.5"),
+      std::string::npos);
+  EXPECT_NE(
+      refused(R"({"messages": [{"role": "user", "content": "q", "weight": 1}, {"role": "assistant", "content": "a"}]})")
+          .find("of the role user"),
+      std::string::npos);
+  const std::string long_one = R"({"messages": [{"role": "user", "content": ")" + std::string(17 << 20, 'q') +
+                               R"("}, {"role": "assistant", "content": "a"}]})";
+  EXPECT_NE(refused(long_one).find("line 1 (at byte 0) has more than 16777216 bytes"), std::string::npos)
+      << refused(long_one).substr(0, 300);
+}
+
 }  // namespace
 }  // namespace megalith

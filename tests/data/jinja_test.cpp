@@ -31,46 +31,68 @@ const std::vector<std::pair<std::string, std::string>>& rows() {
       {"{{ a }}|{{ 2 * a + 1 }}|{{ 7 // 2 }}|{{ -7 % 3 }}|{{ 2 ** 3 }}|{{ 7 / 2 }}", "3|7|3|2|8|3.5"},
       {"{{ a == 3 and not no }}|{{ absent is defined }}|{{ none }}|{{ absent }}|", "True|False|None||"},
       {"{{ 'x' if no else 'y' }}|{{ 'x' if no }}|{{ a > 2 and a <= 3 }}|{{ a or 'z' }}|{{ no or 'z' }}", "y||True|3|z"},
-      {"{{ t | trim }}|{{ t.strip() }}|{{ t.lstrip() }}|{{ t | length }}|{{ t | upper }}|", "Text é|Text é|Text é\n|8| TEXT É\n|"},
-      {"{{ 'a,b,,c'.split(',') | join('-') }}|{{ ' a  b '.split() | join('-') }}|{{ 'xxaxx'.strip('x') }}", "a-b--c|a-b|a"},
-      {"{{ 'abc'[1] }}{{ 'abc'[-1] }}{{ 'abcd'[1:3] }}{{ 'abc'[::-1] }}{{ list[1:] | length }}{{ list[:-1] | length }}", "bcbccba33"},
+      {"{{ t | trim }}|{{ t.strip() }}|{{ t.lstrip() }}|{{ t | length }}|{{ t | upper }}|",
+       "Text é|Text é|Text é\n|8| TEXT É\n|"},
+      {"{{ 'a,b,,c'.split(',') | join('-') }}|{{ ' a  b '.split() | join('-') }}|{{ 'xxaxx'.strip('x') }}",
+       "a-b--c|a-b|a"},
+      {"{{ 'abc'[1] }}{{ 'abc'[-1] }}{{ 'abcd'[1:3] }}{{ 'abc'[::-1] }}{{ list[1:] | length }}{{ list[:-1] | length }}",
+       "bcbccba33"},
       {"{{ list | tojson }}|{{ map | tojson }}|{{ 'é\"' | tojson }}|{{ map.k }}{{ map['k'] }}{{ map.get('z', 'd') }}",
        "[1, \"b\", null, true]|{\"k\": \"v\", \"n\": [1, 2]}|\"é\\\"\"|vvd"},
       {"{{ map | tojson(indent=2) }}", "{\n  \"k\": \"v\",\n  \"n\": [\n    1,\n    2\n  ]\n}"},
-      {"{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ m.role }};{% endfor %}",
+      {"{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ m.role }};{% endfor "
+       "%}",
        "10TrueFalseuser;21FalseFalseassistant;32FalseTrueuser;"},
       {"{% for m in messages if m.role == 'user' %}{{ m['content'] }}{{ loop.length }}{% else %}none{% endfor %}"
        "{% for m in empty %}x{% else %}none{% endfor %}",
        "q2r2none"},
-      {"{% for k, v in map.items() %}{{ k }}={{ v | tojson }} {% endfor %}{% for k, v in map | items %}{{ k }}{% endfor %}", "k=\"v\" n=[1, 2] kn"},
-      {"{% for i in range(2, 8, 2) %}{% if i == 6 %}{% break %}{% endif %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "4"},
-      {"{% set x = 1 %}{% for i in [5] %}{% set x = i %}{% endfor %}{{ x }}{% if true %}{% set x = 7 %}{% endif %}{{ x }}", "17"},
-      {"{% set ns = namespace(n=0, found=false) %}{% for m in messages %}{% set ns.n = ns.n + m.n %}{% endfor %}{{ ns.n }}{{ ns.found }}", "6False"},
+      {"{% for k, v in map.items() %}{{ k }}={{ v | tojson }} {% endfor %}{% for k, v in map | items %}{{ k }}{% "
+       "endfor %}",
+       "k=\"v\" n=[1, 2] kn"},
+      {"{% for i in range(2, 8, 2) %}{% if i == 6 %}{% break %}{% endif %}{% if i == 2 %}{% continue %}{% endif %}{{ i "
+       "}}{% endfor %}",
+       "4"},
+      {"{% set x = 1 %}{% for i in [5] %}{% set x = i %}{% endfor %}{{ x }}{% if true %}{% set x = 7 %}{% endif %}{{ x "
+       "}}",
+       "17"},
+      {"{% set ns = namespace(n=0, found=false) %}{% for m in messages %}{% set ns.n = ns.n + m.n %}{% endfor %}{{ "
+       "ns.n }}{{ ns.found }}",
+       "6False"},
       {"{% set block %}a{{ a }}{% endset %}[{{ block }}]", "[a3]"},
       {"{% macro m(x, y='d') %}<{{ x }}{{ y }}>{% endmacro %}{{ m(1) }}{{ m('a', y='b') }}", "<1d><ab>"},
-      {"{{ 'q' in 'aqb' }}{{ 'k' in map }}{{ 2 in [1, 2] }}{{ 3 not in [1, 2] }}{{ 'a' ~ 1 ~ none }}", "TrueTrueTrueTruea1None"},
-      {"{{ list is iterable }}{{ t is string }}{{ map is mapping }}{{ none is none }}{{ t is not none }}{{ a is number }}{{ true is true }}{{ 4 is divisibleby 2 }}",
+      {"{{ 'q' in 'aqb' }}{{ 'k' in map }}{{ 2 in [1, 2] }}{{ 3 not in [1, 2] }}{{ 'a' ~ 1 ~ none }}",
+       "TrueTrueTrueTruea1None"},
+      {"{{ list is iterable }}{{ t is string }}{{ map is mapping }}{{ none is none }}{{ t is not none }}{{ a is number "
+       "}}{{ true is true }}{{ 4 is divisibleby 2 }}",
        "TrueTrueTrueTrueTrueTrueTrueTrue"},
-      {"{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | map(attribute='content') | join }}"
+      {"{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | map(attribute='content') | "
+       "join }}"
        "{{ (messages | first).content }}{{ (messages | last)['content'] }}{{ messages[-1].content }}",
        "2qarqrr"},
-      {"{{ absent | default('d') }}{{ '' | default('e', true) }}{{ 'ab' | replace('a', 'c') }}{{ 'x y' | capitalize }}{{ '7' | int + 1 }}", "decbX y8"},
-      {"{{ 'ab'.startswith('a') }}{{ 'ab'.endswith(('x', 'b')) }}{{ 'a-b'.find('-') }}{{ 'aaa'.replace('a', 'b', 2) }}", "TrueTrue1bba"},
+      {"{{ absent | default('d') }}{{ '' | default('e', true) }}{{ 'ab' | replace('a', 'c') }}{{ 'x y' | capitalize "
+       "}}{{ '7' | int + 1 }}",
+       "decbX y8"},
+      {"{{ 'ab'.startswith('a') }}{{ 'ab'.endswith(('x', 'b')) }}{{ 'a-b'.find('-') }}{{ 'aaa'.replace('a', 'b', 2) }}",
+       "TrueTrue1bba"},
       {"a\n{% if true %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
       {"a\n   {% if true %}\n  b\n   {% endif %}\nc", "a\n  b\nc"},
       {"a \n {%- if true -%} \n b \n {%- endif %} c {# note #}\nd {#- note -#} e", "ab c de"},
       {"  {{- a -}}  x {{ '{{' }} {{ \"%}\" }}{% set s = 'a\\n\\'\\\\' %}{{ s }}", "3x {{ %}a\n'\\"},
-      {"{%- for m in messages %}\n    {%- if loop.first %}\n        {{- 'F' }}\n    {%- endif %}\n    {{- m.content }}\n{%- endfor %}\n", "Fqar"},
+      {"{%- for m in messages %}\n    {%- if loop.first %}\n        {{- 'F' }}\n    {%- endif %}\n    {{- m.content "
+       "}}\n{%- endfor %}\n",
+       "Fqar"},
       {"{% generation %}g{{ a }}{% endgeneration %}", "g3"}};
   return all;
 }
 
 // Of each case its text, or nothing where it is refused.
-std::vector<std::optional<std::string>> in_python(const std::string& python, const Scratch& scratch, const std::vector<Json>& cases) {
+std::vector<std::optional<std::string>> in_python(const std::string& python, const Scratch& scratch,
+                                                  const std::vector<Json>& cases) {
   std::string lines;
   for (const Json& c : cases) lines += json_text(c) + "\n";
   const std::string in = scratch.write("cases", lines), out = scratch.path("texts");
-  const std::string command = fmt::format("'{}' '{}' <'{}' >'{}' 2>/dev/null", python, MEGALITH_SOURCE_DIR "/tests/data/jinja_agrees.py", in, out);
+  const std::string command = fmt::format("'{}' '{}' <'{}' >'{}' 2>/dev/null", python,
+                                          MEGALITH_SOURCE_DIR "/tests/data/jinja_agrees.py", in, out);
   EXPECT_EQ(std::system(command.c_str()), 0);
   std::vector<std::optional<std::string>> texts;
   std::ifstream file(out);
@@ -121,9 +143,12 @@ TEST(Jinja, WhatIsWrongIsSaid) {
 // Another's template neither hangs nor fills the memory.
 TEST(Jinja, WorkDepthAndTextAreBounded) {
   const auto render = [](const std::string& text) { JinjaTemplate(text).render(variables()); };
-  EXPECT_ERROR(render("{% for i in range(1000000) %}{% for j in range(1000000) %}{{ i }}{% endfor %}{% endfor %}"), "does not come to an end");
+  EXPECT_ERROR(render("{% for i in range(1000000) %}{% for j in range(1000000) %}{{ i }}{% endfor %}{% endfor %}"),
+               "does not come to an end");
   EXPECT_ERROR(render("{{ range(1000000000) }}"), "a range from 0");
-  EXPECT_ERROR(render("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"), "bytes of text");
+  EXPECT_ERROR(render("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x "
+                      "%}{% endfor %}"),
+               "bytes of text");
   EXPECT_ERROR(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), "calls itself too often");
   EXPECT_ERROR(render("{{ " + std::string(100000, '(') + "1" + std::string(100000, ')') + " }}"), "nested too deeply");
   EXPECT_ERROR(render("{{ " + std::string(100000, '-') + "1 }}"), "");
@@ -153,49 +178,101 @@ std::vector<Family> families() {
   };
   ChatTemplate qwen2 = builtin("chatml");
   qwen2.system->otherwise = "You are a helpful assistant of Qwen's kind.";
-  all.push_back({"qwen2", "{%- if messages[0]['role'] == 'system' %}\n    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}\n"
-                 "{%- else %}\n    {{- '<|im_start|>system\\nYou are a helpful assistant of Qwen\\'s kind.<|im_end|>\\n' }}\n{%- endif %}\n"
-                 "{%- for message in messages %}\n    {%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) or (message.role == \"assistant\" and not message.tool_calls) %}\n"
-                 "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n    {%- endif %}\n{%- endfor %}\n"
-                 "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n{%- endif %}\n", qwen2});
-  all.push_back({"chatml", "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}", builtin("chatml")});
-  all.push_back({"llama3", "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}"
-                 "{% if loop.index0 == 0 %}{% set content = '<|begin_of_text|>' + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-                 builtin("llama3")});
+  all.push_back({"qwen2",
+                 "{%- if messages[0]['role'] == 'system' %}\n    {{- '<|im_start|>system\\n' + messages[0]['content'] "
+                 "+ '<|im_end|>\\n' }}\n"
+                 "{%- else %}\n    {{- '<|im_start|>system\\nYou are a helpful assistant of Qwen\\'s "
+                 "kind.<|im_end|>\\n' }}\n{%- endif %}\n"
+                 "{%- for message in messages %}\n    {%- if (message.role == \"user\") or (message.role == \"system\" "
+                 "and not loop.first) or (message.role == \"assistant\" and not message.tool_calls) %}\n"
+                 "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n    "
+                 "{%- endif %}\n{%- endfor %}\n"
+                 "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n{%- endif %}\n",
+                 qwen2});
+  all.push_back({"chatml",
+                 "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+                 "'<|im_end|>' + '\n'}}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+                 builtin("chatml")});
+  all.push_back(
+      {"llama3",
+       "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + "
+       "message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}"
+       "{% if loop.index0 == 0 %}{% set content = '<|begin_of_text|>' + content %}{% endif %}{{ content }}{% endfor "
+       "%}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+       builtin("llama3")});
   ChatTemplate dated = builtin("llama3");
   dated.begin = "<s>";
   dated.system->otherwise = "";
   dated.system->before += "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
-  all.push_back({"llama 3.1's", "{{- bos_token }}\n{%- if not date_string is defined %}\n    {%- set date_string = \"26 Jul 2024\" %}\n{%- endif %}\n"
-                 "{%- if messages[0]['role'] == 'system' %}\n    {%- set system_message = messages[0]['content']|trim %}\n    {%- set messages = messages[1:] %}\n{%- else %}\n    {%- set system_message = \"\" %}\n{%- endif %}\n"
-                 "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n{{- \"Cutting Knowledge Date: December 2023\\n\" }}\n{{- \"Today Date: \" + date_string + \"\\n\\n\" }}\n{{- system_message }}\n{{- \"<|eot_id|>\" }}\n"
-                 "{%- for message in messages %}\n{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}\n{%- endfor %}\n"
-                 "{%- if add_generation_prompt %}\n    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- endif %}\n", dated});
+  all.push_back(
+      {"llama 3.1's",
+       "{{- bos_token }}\n{%- if not date_string is defined %}\n    {%- set date_string = \"26 Jul 2024\" %}\n{%- "
+       "endif %}\n"
+       "{%- if messages[0]['role'] == 'system' %}\n    {%- set system_message = messages[0]['content']|trim %}\n    "
+       "{%- set messages = messages[1:] %}\n{%- else %}\n    {%- set system_message = \"\" %}\n{%- endif %}\n"
+       "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n{{- \"Cutting Knowledge Date: December 2023\\n\" "
+       "}}\n{{- \"Today Date: \" + date_string + \"\\n\\n\" }}\n{{- system_message }}\n{{- \"<|eot_id|>\" }}\n"
+       "{%- for message in messages %}\n{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ "
+       "message['content'] | trim + '<|eot_id|>' }}\n{%- endfor %}\n"
+       "{%- if add_generation_prompt %}\n    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- endif "
+       "%}\n",
+       dated});
   ChatTemplate mistral = builtin("mistral");
   mistral.system.reset();
-  all.push_back({"mistral", "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
-                 "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'] + eos_token}}{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}",
-                 mistral});
-  all.push_back({"zephyr", "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
-                 "{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
-                 builtin("zephyr")});
-  ChatTemplate gemma{.name = "", .begin = "<s>", .system = {}, .user = {"<start_of_turn>user\n", "<end_of_turn>\n"},
-                     .assistant = {"<start_of_turn>model\n", "", "<end_of_turn>", "\n"}, .trim = true};
-  all.push_back({"gemma", "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}"
-                 "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}",
-                 gemma});
-  ChatTemplate llama2{.name = "", .begin = "", .system = ChatTemplate::System{"<<SYS>>\n", "\n<</SYS>>\n\n", true}, .user = {"<s>[INST] ", " [/INST]"},
+  all.push_back(
+      {"mistral",
+       "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
+       "raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
+       "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == "
+       "'assistant' %}{{ ' ' + message['content'] + eos_token}}{% else %}{{ raise_exception('Only user and assistant "
+       "roles are supported!') }}{% endif %}{% endfor %}",
+       mistral});
+  all.push_back(
+      {"zephyr",
+       "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + "
+       "eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
+       "{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif "
+       "%}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
+       builtin("zephyr")});
+  ChatTemplate gemma{.name = "",
+                     .begin = "<s>",
+                     .system = {},
+                     .user = {"<start_of_turn>user\n", "<end_of_turn>\n"},
+                     .assistant = {"<start_of_turn>model\n", "", "<end_of_turn>", "\n"},
+                     .trim = true};
+  all.push_back(
+      {"gemma",
+       "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% "
+       "endif %}{% for message in messages %}"
+       "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% "
+       "endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}{% if "
+       "add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}",
+       gemma});
+  ChatTemplate llama2{.name = "",
+                      .begin = "",
+                      .system = ChatTemplate::System{"<<SYS>>\n", "\n<</SYS>>\n\n", true},
+                      .user = {"<s>[INST] ", " [/INST]"},
                       .assistant = {"", " ", "</s>", ""}};
-  all.push_back({"llama 2's", "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = none %}{% endif %}"
-                 "{% for message in loop_messages %}{% if loop.index0 == 0 and system_message is not none %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}"
-                 "{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content + ' [/INST]' }}{% else %}{{ ' '  + content + eos_token }}{% endif %}{% endfor %}",
-                 llama2});
+  all.push_back(
+      {"llama 2's",
+       "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = "
+       "messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = none %}{% endif %}"
+       "{% for message in loop_messages %}{% if loop.index0 == 0 and system_message is not none %}{% set content = "
+       "'<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = "
+       "message['content'] %}{% endif %}"
+       "{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content + ' [/INST]' }}{% else %}{{ ' '  + "
+       "content + eos_token }}{% endif %}{% endfor %}",
+       llama2});
   // Whole conversations get an empty thought before their last answer, prompts none.
-  all.push_back({"prompts alone", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if loop.last and m.role == 'assistant' %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{{ m.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+  all.push_back({"prompts alone",
+                 "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if loop.last and m.role == 'assistant' "
+                 "%}{{ '<think>\n\n</think>\n\n' }}{% endif %}{{ m.content + '<|im_end|>\n' }}{% endfor %}{% if "
+                 "add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
                  builtin("chatml"), true});
   for (Family& f : all)
-    if (f.chat.name.empty() || f.chat.begin == "<s>" || (f.chat.system && f.chat.system->otherwise)) f.chat.name = f.name;
+    if (f.chat.name.empty() || f.chat.begin == "<s>" || (f.chat.system && f.chat.system->otherwise))
+      f.chat.name = f.name;
   return all;
 }
 
@@ -212,14 +289,20 @@ TEST(LearnedTemplate, FamiliesAreRecognisedByWhatTheyRender) {
 }
 
 TEST(LearnedTemplate, WhatHasAnotherFormIsSaid) {
-  const auto refused = [](const std::string& jinja) { return message_of([&] { learn_chat_template(jinja, roles(), "folder"); }); };
+  const auto refused = [](const std::string& jinja) {
+    return message_of([&] { learn_chat_template(jinja, roles(), "folder"); });
+  };
   const std::string chatml = families()[1].jinja;
-  for (const auto& [from, to] : {std::pair("message['content']", "message['content'][:5]"), {"message['content']", "(message['content'] if loop.index0 < 3 else 'forgotten')"},
-                                 {"'<|im_end|>'", "''"}, {"message['role'] + '\n'", "message['role'] + (loop.index | string) + '\n'"},
+  for (const auto& [from, to] : {std::pair("message['content']", "message['content'][:5]"),
+                                 {"message['content']", "(message['content'] if loop.index0 < 3 else 'forgotten')"},
+                                 {"'<|im_end|>'", "''"},
+                                 {"message['role'] + '\n'", "message['role'] + (loop.index | string) + '\n'"},
                                  {"message['content']", "message['content'].split('</think>')[-1]"}}) {
     std::string other = chatml;
     other.replace(other.find(from), std::string(from).size(), to);
-    EXPECT_NE(refused(other).find("the chat template of folder has a form that megalith does not know"), std::string::npos) << other;
+    EXPECT_NE(refused(other).find("the chat template of folder has a form that megalith does not know"),
+              std::string::npos)
+        << other;
     EXPECT_NE(refused(other).find("--template"), std::string::npos) << other;
   }
   EXPECT_NE(refused("{% bad %}").find("the block bad is not known"), std::string::npos);
@@ -237,8 +320,9 @@ TEST(LearnedTemplate, AnExportSaysAllOfATemplate) {
   ChatTemplate odd = chat_templates().front();
   odd.begin = "a'b\\n\n\t{{ x }}{% y %}";
   const JinjaTemplate jinja(to_jinja(odd));
-  EXPECT_EQ(jinja.render(Json::parse(R"({"messages": [{"role": "user", "content": "q"}], "add_generation_prompt": true})")),
-            render_chat_prompt(odd, Messages{{"user", "q"}}));
+  EXPECT_EQ(
+      jinja.render(Json::parse(R"({"messages": [{"role": "user", "content": "q"}], "add_generation_prompt": true})")),
+      render_chat_prompt(odd, Messages{{"user", "q"}}));
 }
 
 TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
@@ -248,11 +332,14 @@ TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
   std::vector<Json> cases;
   std::vector<std::string> expected;
   const auto add = [&](const std::string& jinja, const ChatTemplate& chat, bool prompts_alone) {
-    for (Messages messages : {Messages{{"user", "q  "}}, {{"system", "s"}, {"user", "ä\n"}, {"assistant", " a"}, {"user", "{{"}}, {{"user", "q"}, {"assistant", "a"}}}) {
+    for (Messages messages : {Messages{{"user", "q  "}},
+                              {{"system", "s"}, {"user", "ä\n"}, {"assistant", " a"}, {"user", "{{"}},
+                              {{"user", "q"}, {"assistant", "a"}}}) {
       if (messages[0].role == "system" && !chat.system) messages.erase(messages.begin());
       const bool prompt = messages.back().role == "user";
       if (!prompt && prompts_alone) continue;
-      Json variables{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", prompt}, {"tools", nullptr}};
+      Json variables{
+          {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", prompt}, {"tools", nullptr}};
       for (const ChatMessage& m : messages) variables["messages"].push_back({{"role", m.role}, {"content", m.content}});
       cases.push_back({{"template", jinja}, {"variables", variables}});
       expected.push_back(prompt ? render_chat_prompt(chat, messages) : render_chat(chat, messages).text);

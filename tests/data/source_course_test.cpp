@@ -32,7 +32,8 @@ struct Phase {
 };
 
 SampleCut cut_of(const Phase& p, bool masked = false) {
-  return usual({.tokens = p.tokens, .sequence_length = p.length, .masked = masked, .shuffle = p.shuffle, .seed = p.seed});
+  return usual(
+      {.tokens = p.tokens, .sequence_length = p.length, .masked = masked, .shuffle = p.shuffle, .seed = p.seed});
 }
 
 // Follows a run of these phases, and gives what each sample has to `see`.
@@ -75,20 +76,21 @@ TEST(SourceCourse, NoTokenComesTwiceInAnEpochAndNoneIsLeftOutButAtItsEnd) {
     }
     int64_t epoch = 0, longest = 0;  // longest: sequence of the epoch
     std::set<int32_t> seen;
-    follow(counting(tokens), phases, [&](const Phase& p, const Sample& sample, const auto& inputs, const auto& targets) {
-      if (sample.epoch != epoch) {
-        ASSERT_EQ(sample.epoch, epoch + 1);
-        ASSERT_GT(std::ssize(seen) + std::max(longest, p.length), phases.front().tokens - 1);
-        epoch = sample.epoch;
-        longest = 0;
-        seen.clear();
-      }
-      longest = std::max(longest, p.length);
-      for (size_t i = 0; i < inputs.size(); i++) {
-        ASSERT_TRUE(seen.insert(inputs[i]).second) << "token " << inputs[i] << " again in epoch " << epoch;
-        ASSERT_EQ(targets[i], inputs[i] + 1);
-      }
-    });
+    follow(counting(tokens), phases,
+           [&](const Phase& p, const Sample& sample, const auto& inputs, const auto& targets) {
+             if (sample.epoch != epoch) {
+               ASSERT_EQ(sample.epoch, epoch + 1);
+               ASSERT_GT(std::ssize(seen) + std::max(longest, p.length), phases.front().tokens - 1);
+               epoch = sample.epoch;
+               longest = 0;
+               seen.clear();
+             }
+             longest = std::max(longest, p.length);
+             for (size_t i = 0; i < inputs.size(); i++) {
+               ASSERT_TRUE(seen.insert(inputs[i]).second) << "token " << inputs[i] << " again in epoch " << epoch;
+               ASSERT_EQ(targets[i], inputs[i] + 1);
+             }
+           });
   }
 }
 

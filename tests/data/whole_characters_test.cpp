@@ -22,12 +22,13 @@ TEST(WholeCharacters, HoldBackTheBeginningOfOne) {
   EXPECT_EQ(characters.rest(), "\ufffd") << "the text ends here";
   EXPECT_EQ(characters.rest(), "");
   // As b"...".decode("utf-8", "replace") of Python has it.
-  for (const auto& [bytes, valid] : std::vector<std::pair<std::string, std::string>>{{"a\xe2\x82z", "a\ufffdz"},
-                                                                                    {"\xf0\x9f\x98", "\ufffd"},
-                                                                                    {"\xf0\x9f\xffz", "\ufffd\ufffdz"},
-                                                                                    {"\xed\xa0\x80", "\ufffd\ufffd\ufffd"},
-                                                                                    {"\xc0\xaf", "\ufffd\ufffd"},
-                                                                                    {"\u00e4\xe2\x82", "\u00e4\ufffd"}})
+  for (const auto& [bytes, valid] :
+       std::vector<std::pair<std::string, std::string>>{{"a\xe2\x82z", "a\ufffdz"},
+                                                        {"\xf0\x9f\x98", "\ufffd"},
+                                                        {"\xf0\x9f\xffz", "\ufffd\ufffdz"},
+                                                        {"\xed\xa0\x80", "\ufffd\ufffd\ufffd"},
+                                                        {"\xc0\xaf", "\ufffd\ufffd"},
+                                                        {"\u00e4\xe2\x82", "\u00e4\ufffd"}})
     EXPECT_EQ(valid_utf8(bytes), valid);
 }
 

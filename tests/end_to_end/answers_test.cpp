@@ -243,9 +243,11 @@ TEST(Answers, AStepWhereNothingCountsIsSkipped) {
   write_answers_config(scratch, "chatml");
   for (const int ranks : {1, 2}) {
     const std::string out = fmt::format("on-{}", ranks);
-    const Result result = train(scratch.folder(), ranks, {"batch.global_batch_size=2", "train.steps=2", "checkpoint.every=1",
-                                                          "optimizer.weight_decay=0.5", "run.output=" + out});
-    EXPECT_NE(result.text().find("step 2 is skipped, 1 in all: no token of samples"), std::string::npos) << result.text();
+    const Result result = train(scratch.folder(), ranks,
+                                {"batch.global_batch_size=2", "train.steps=2", "checkpoint.every=1",
+                                 "optimizer.weight_decay=0.5", "run.output=" + out});
+    EXPECT_NE(result.text().find("step 2 is skipped, 1 in all: no token of samples"), std::string::npos)
+        << result.text();
     const std::vector<nlohmann::json> lines = read_metrics(scratch / out);
     EXPECT_TRUE(lines.back().at("loss").is_null()) << lines.back();
     EXPECT_EQ(lines.back().at("skipped"), "no token counts");
@@ -260,11 +262,13 @@ TEST(Answers, ASetWithoutATokenThatCountsIsRefused) {
   const Scratch scratch;
   std::string lines;
   for (int i = 0; i < 40; i++)
-    lines += fmt::format("{{\"messages\":[{{\"role\":\"user\",\"content\":\"q{0}\"}},"
-                         "{{\"role\":\"assistant\",\"content\":\"a{0}\"}}]}}\n", i);
+    lines += fmt::format(
+        "{{\"messages\":[{{\"role\":\"user\",\"content\":\"q{0}\"}},"
+        "{{\"role\":\"assistant\",\"content\":\"a{0}\"}}]}}\n",
+        i);
   write_file(scratch / "c.jsonl", lines);
-  succeed(megalith({"prepare", "--text", "c.jsonl", "--template", "plain", "--tokenizer", "bytes", "--validation", "0.2",
-                    "--out", "data"}),
+  succeed(megalith({"prepare", "--text", "c.jsonl", "--template", "plain", "--tokenizer", "bytes", "--validation",
+                    "0.2", "--out", "data"}),
           scratch);
   std::filesystem::copy(scratch / "data", scratch / "none");
   std::filesystem::copy(scratch / "data/tokenizer", scratch / "none/tokenizer");
@@ -273,7 +277,8 @@ TEST(Answers, ASetWithoutATokenThatCountsIsRefused) {
     write_file(mask, std::string(std::filesystem::file_size(mask), '\0'));
   }
   write_file(scratch / "c.toml", "[model]\nlayers = 1\nhidden = 16\nheads = 2\ncontext = 96\n[train]\nsteps = 1\n");
-  expect_refused(megalith({"train", "c.toml", "data.train=none"}), scratch, {"data.train = none", "counts in the loss"});
+  expect_refused(megalith({"train", "c.toml", "data.train=none"}), scratch,
+                 {"data.train = none", "counts in the loss"});
   expect_refused(megalith({"train", "c.toml", "data.train=data", "data.validation=none/validation.bin"}), scratch,
                  {"data.validation = none/validation.bin", "counts in the loss"});
 }

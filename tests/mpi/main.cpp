@@ -58,7 +58,8 @@ const Session& session() { return *the_session; }
 }  // namespace megalith
 
 int main(int argc, char** argv) {
-  const megalith::WatchedSession mpi(std::make_unique<megalith::MpiSession>(&argc, &argv), megalith::longest_wait);
+  const megalith::WatchedSession mpi(std::make_unique<megalith::MpiSession>(&argc, &argv, megalith::longest_wait),
+                                     megalith::longest_wait);
   megalith::the_session = &mpi;
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();

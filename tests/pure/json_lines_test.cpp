@@ -110,7 +110,10 @@ TEST_F(AlteredLines, AreReportedOrRefused) {
 }
 
 TEST_F(AlteredLines, AreAuditedOrRefused) {
-  const OrderRecord order{.step = 0, .sample = 0, .sources = {{.name = "x", .content = ""}}, .order = SampleOrder({10}, Blend({1}), true, 1)};
+  const OrderRecord order{.step = 0,
+                          .sample = 0,
+                          .sources = {{.name = "x", .content = ""}},
+                          .order = SampleOrder({10}, Blend({1}), true, 1)};
   try_each([&](const std::string& text) { audit(text, {{"c", 4, 16}}, {order}); });
   const auto line = [](const char* more) { return fmt::format("{{\"step\":1,\"loss\":1.0,{}}}\n", more); };
   const auto refused = [&](const char* more, const char* why) {

@@ -349,8 +349,7 @@ TEST_F(RunFingerprintTest, WhatIsNotRefusedIsTold) {
   train({a, "data.allow_overlap=true"});
   train({a, "data.allow_overlap=true", "train.steps=4"});
   EXPECT_EQ(read("run/log.txt").find("changed: "), std::string::npos);
-  train({b, "train.steps=5", "precision.compute=bf16", "precision.master=bf16",
-         "precision.moments=bf16"});
+  train({b, "train.steps=5", "precision.compute=bf16", "precision.master=bf16", "precision.moments=bf16"});
   EXPECT_SAYS(read("run/log.txt"), "warning: changed: data.validation: ", "so far", "not comparable",
               "changed: precision.master: \"fp32\" so far, \"bf16\" from here on", "changed: precision.moments: ");
 }

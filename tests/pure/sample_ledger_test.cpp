@@ -59,8 +59,9 @@ std::vector<std::vector<SourceBegin>> begins_of(const std::vector<Data>& all, nl
 TEST(Orders, DataThatComesBackGoesOnWhereItWas) {
   nlohmann::json state;
   using Begins = std::vector<std::vector<SourceBegin>>;
-  EXPECT_EQ(begins_of({data_of({{"x", 101}}), data_of({{"y", 101}}), data_of({{"y", 101}}), data_of({{"x", 101}})}, state),
-            (Begins{{{.key = 0}}, {{.key = 1}}, {{.key = 1}}, {{.key = 0, .taken = 4}}}));
+  EXPECT_EQ(
+      begins_of({data_of({{"x", 101}}), data_of({{"y", 101}}), data_of({{"y", 101}}), data_of({{"x", 101}})}, state),
+      (Begins{{{.key = 0}}, {{.key = 1}}, {{.key = 1}}, {{.key = 0, .taken = 4}}}));
   EXPECT_EQ(state["orders"].size(), 3u) << state;
 }
 
@@ -70,14 +71,14 @@ TEST(Orders, ASourceIsKnownByItsTokensWhateverItsPlaceAndItsName) {
                                  data_of({{"y", 121}, {"z", 101}, {"x", 101, 2}})},
                                 state);
   EXPECT_EQ(begins[1], (std::vector<SourceBegin>{{.key = 1, .taken = 2}, {.key = 0, .taken = 2}}));
-  EXPECT_EQ(begins[2], (std::vector<SourceBegin>{
-                           {.key = 1, .rest = 8}, {.key = 2}, {.key = 0, .taken = 4}}))
+  EXPECT_EQ(begins[2], (std::vector<SourceBegin>{{.key = 1, .rest = 8}, {.key = 2}, {.key = 0, .taken = 4}}))
       << "y grew by 20 tokens, of which 8 samples of 10 did not come: 4 in the first, 2 in the second order";
 }
 
 TEST(Orders, OtherLengthsAndSeedsGoOnWithWhatDidNotCome) {
   nlohmann::json state;
-  const auto begins = begins_of({data_of({{"x", 101}}), data_of({{"x", 101}}, 20), data_of({{"x", 101}}, 20, 2)}, state);
+  const auto begins =
+      begins_of({data_of({{"x", 101}}), data_of({{"x", 101}}, 20), data_of({{"x", 101}}, 20, 2)}, state);
   EXPECT_EQ(begins[1][0], (SourceBegin{.rest = 3}));
   EXPECT_EQ(begins[2][0], (SourceBegin{.epoch = 1, .taken = 0, .rest = 4})) << "3 of the rest, 1 of the next epoch";
   EXPECT_EQ(tokens_of_samples(state["orders"], 4, 0), 40);
@@ -105,8 +106,10 @@ TEST(Audit, FollowsChangesAndFindsWhatIsRepeated) {
   for (int i = 0; i < 6; i++)
     metrics += fmt::format("{{\"step\":{},\"loss\":1.0,\"ranks\":1,\"samples\":[{},{}]}}\n", i + 1, 4 * i, 4 * i + 4);
   nlohmann::json state;
-  for (const auto& [step, data] : {std::pair(0, data_of({{"x", 241}, {"y", 241}})), {2, data_of({{"y", 241}, {"x", 241, 3}})},
-                                   {3, data_of({{"x", 241}}, 20)}, {5, data_of({{"x", 301}, {"y", 241}}, 20, 2)}})
+  for (const auto& [step, data] : {std::pair(0, data_of({{"x", 241}, {"y", 241}})),
+                                   {2, data_of({{"y", 241}, {"x", 241, 3}})},
+                                   {3, data_of({{"x", 241}}, 20)},
+                                   {5, data_of({{"x", 301}, {"y", 241}}, 20, 2)}})
     state["orders"] = orders_with(state, step, 4 * step, data.here, data.loader);
   const Audit well = audit(metrics, {}, orders_from(state["orders"]));
   EXPECT_EQ(well.violation, "");
@@ -125,8 +128,10 @@ TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   for (int i = 0; i < 6; i++)
     metrics += fmt::format("{{\"step\":{},\"loss\":1.0,\"ranks\":1,\"samples\":[{},{}]}}\n", i + 1, 4 * i, 4 * i + 4);
   const auto of = [](std::vector<int64_t> sizes) {
-    return OrderRecord{
-        .step = 0, .sample = 0, .sources = {{.name = "x", .content = ""}}, .order = SampleOrder(std::move(sizes), Blend({1}), true, 1)};
+    return OrderRecord{.step = 0,
+                       .sample = 0,
+                       .sources = {{.name = "x", .content = ""}},
+                       .order = SampleOrder(std::move(sizes), Blend({1}), true, 1)};
   };
   EXPECT_EQ(audit(metrics, {{"c", 6, 24}}, {of({10})}).violation, "");
   EXPECT_SAYS(audit(metrics, {{"c", 7, 28}}, {of({10})}).violation, "metrics.jsonl ends with step 6");

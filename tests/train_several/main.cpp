@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,7 @@ void export_run(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const megalith::MpiSession session(&argc, &argv);
+  const megalith::MpiSession session(&argc, &argv, std::numeric_limits<double>::infinity());
   std::vector<std::vector<std::string>> trainings(1);
   std::vector<Spoil> spoils(1);
   try {

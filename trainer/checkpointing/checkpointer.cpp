@@ -23,7 +23,9 @@ static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers)
 
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer,
                            std::optional<RunFingerprint> fingerprint)
-    : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {}
+    : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {
+  together(session_, [] { start_hdf5(); });
+}
 
 std::vector<HeldShard> Checkpointer::held(Units of, bool parameters_only) const {
   std::vector<SavedTensor> all;
@@ -327,7 +329,8 @@ void Checkpointer::go_on_in(Loader& data) {
   });
   orders_ = from_cbor(session_.broadcast_text(orders));
   together(session_, [&] { follow(orders_, data); });
-  const bool is_new = resumed_.is_object() && resumed_.contains("orders") && resumed_.at("orders").size() < orders_.size();
+  const bool is_new =
+      resumed_.is_object() && resumed_.contains("orders") && resumed_.at("orders").size() < orders_.size();
   if (session_.rank() == 0 && is_new)
     for (const std::string& line : describe_change(orders_, data)) log_info("data.train: {}", line);
 }
@@ -336,6 +339,10 @@ void Checkpointer::initialize_weights() {
   together(session_, [&] {
     check_names_base(config_);
     const WeightSource source = open_initial_weights(config_);
+    if (source.grown_rows > 0 && session_.rank() == 0)
+      log_info("{} added to the tables of {}: each drawn with the mean and the spread of the others",
+               source.grown_rows == 1 ? "1 row is" : fmt::format("{} rows are", source.grown_rows),
+               config_.checkpoint.init_from);
     Stream& s = trainer_.stream();
     trainer_.clear();
     const bool all = trainer_.plan().saves_frozen;

@@ -108,7 +108,7 @@ class Checkpointer {
   nlohmann::json resumed_;  // state of the checkpoint that the run resumed from, or null
   Progress resumed_at_;
   nlohmann::json orders_ = nlohmann::json::array();  // of samples, the last one of this start
-  std::optional<BaseWeights> base_;  // of a run with adapters; rank 0's has the fingerprint
+  std::optional<BaseWeights> base_;                  // of a run with adapters; rank 0's has the fingerprint
   Origin origin_;
   RankFileWriter writer_;
   struct AsyncSave {

@@ -58,7 +58,8 @@ std::vector<std::string> differences(const RunFingerprint& there, const RunFinge
 // cooled down from a checkpoint at its highest rate. Throws nlohmann's exceptions.
 std::string other_decay(const nlohmann::json& state, const RunFingerprint& here, int64_t step);
 
-// Returns a line for each change that a resume tells without refusing it: other held-out data, other types of the state.
+// Returns a line for each change that a resume tells without refusing it: other held-out data, other types of the
+// state.
 std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here);
 
 // Throws Error where a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers

@@ -5,6 +5,7 @@
 
 #include "checkpoints/directory.h"
 #include "kernels/system/counted.h"
+#include "trainer/checkpointing/grown_weights.h"
 
 namespace megalith {
 
@@ -39,7 +40,20 @@ WeightSource open_initial_weights(const Config& config) {
   const std::string& path = config.checkpoint.init_from;
   check_names_folder(path);
   WeightSource source = open_weights(path);
-  check_same_model("checkpoint.init_from = " + path, source.model, config.model);
+  ModelConfig grown = source.model;
+  for (const auto& [key, size] : {std::pair("vocab", &ModelConfig::vocab), {"context", &ModelConfig::context}})
+    if (may_grow(key, source.model, config.model)) grown.*size = config.model.*size;
+  check_same_model("checkpoint.init_from = " + path, grown, config.model);
+  if (const int64_t more = grown.vocab - source.model.vocab; more > 0) {
+    CHECK(!config.adapter.in_use(),
+          "model.vocab = {} adds {} to the tables of {}, which adapters leave as they are, so that nothing would train "
+          "them; train all weights first",
+          grown.vocab, counted(more, "row"), path);
+    source.tensors =
+        std::make_unique<GrownSource>(std::move(source.tensors), grown.vocab, static_cast<uint64_t>(config.train.seed));
+  }
+  source.grown_rows = grown.vocab - source.model.vocab;
+  source.model = grown;
   return source;
 }
 

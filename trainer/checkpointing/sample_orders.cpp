@@ -62,8 +62,7 @@ bool is_same(const RunFingerprint::Source& there, const RunFingerprint::Source& 
   if (there.tokens_hash.empty())
     return there.content == here.content && (there.tokens == 0 || there.tokens == here.tokens);
   if (there.masked != here.masked || there.tokens > here.tokens) return false;
-  return there.tokens_hash ==
-         (there.tokens == here.tokens ? here.tokens_hash : hash_of_tokens(stream, there.tokens));
+  return there.tokens_hash == (there.tokens == here.tokens ? here.tokens_hash : hash_of_tokens(stream, there.tokens));
 }
 
 // Returns the keys of the sources: of each the one that it had before, or a new one.
@@ -184,8 +183,8 @@ void follow(const Json& orders, Loader& data) {
   const std::vector<OrderRecord> records = orders_from(orders);
   const OrderRecord& last = records.back();
   if (last.sample == 0 || last.counts_from_start) return;
-  CHECK(last.sources.size() == data.streams().size(), "an order of {} for {}",
-        counted(last.sources.size(), "source"), counted(data.streams().size(), "source"));
+  CHECK(last.sources.size() == data.streams().size(), "an order of {} for {}", counted(last.sources.size(), "source"),
+        counted(data.streams().size(), "source"));
   std::vector<SourceCourse> courses;
   for (size_t i = 0; i < data.streams().size(); i++) {
     courses.push_back(course_of(last.order.begins()[i].key, records, data.streams()[i]));

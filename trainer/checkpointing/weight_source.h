@@ -23,6 +23,7 @@ struct WeightSource {
   std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
   std::optional<int64_t> end_of_documents;  // see end_of_documents_of()
   std::optional<double> dropout;            // the training's; absent: not one number
+  int64_t grown_rows = 0;                   // that were added to its tables (grown_weights.h)
 };
 
 // Returns the newest complete checkpoint of a run folder or a directory of checkpoints, or `path` itself if that is a

@@ -42,8 +42,8 @@ const char* template_of_tokens(const Tokenizer& tokenizer) {
   return "plain";
 }
 
-// Returns the template that was asked for, that of the training, that of the folder or, where none is known, the one whose
-// tokens the tokenizer has. `remark` says why.
+// Returns the template that was asked for, that of the training, that of the folder or, where none is known, the one
+// whose tokens the tokenizer has. `remark` says why.
 ChatTemplate template_for(const ChatOptions& o, const Inference& inference, std::string& remark) {
   const Tokenizer& tokenizer = inference.tokenizer();
   if (!o.template_name.empty()) return named_chat_template(o.template_name, tokenizer.use()).chat;

@@ -17,6 +17,7 @@
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
+#include "trainer/machine/console.h"
 #include "trainer/machine/terminal.h"
 
 namespace megalith {
@@ -32,7 +33,7 @@ std::string tell_checkpoint(const std::string& path) {
 
 int verify_folder(const std::string& path) {
   const std::string folder = tell_checkpoint(path);
-  const VerifyReport r = verify_checkpoint(folder);
+  const VerifyReport r = while_there(folder, [&] { return verify_checkpoint(folder); });
   if (!r.damaged.empty()) check_still_there(folder);
   for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
   fmt::print("{}, {}, {}: {}\n", counted(r.num_files, "file"), counted(r.num_datasets, "dataset"),
@@ -56,8 +57,8 @@ struct ExportedTexts {
   std::string jinja;
 };
 
-// Returns the token before every text, as the base's generation_config.json, the tokenizer's files or its pipeline say; else
-// the end of a text.
+// Returns the token before every text, as the base's generation_config.json, the tokenizer's files or its pipeline say;
+// else the end of a text.
 int64_t begin_of_text(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   if (generation.begin) return *generation.begin;
   const TokenUse& use = tokenizer.use();
@@ -98,15 +99,17 @@ void tell_texts(const ExportedTexts& texts, const WeightSource& weights, const s
   if (const std::optional<ChatTemplate> chat = use_of(weights, *texts.tokenizer).chat) {
     fmt::print("chat template: {}, as it was trained with\n", chat->name);
     if (const EndOfAnswer end = end_of_answer(*chat, *texts.tokenizer); !end.is_one_token)
-      fmt::print("{}, which ends an answer, is several tokens: generate() of `transformers` ends there with "
-                 "stop_strings=[...] and the tokenizer\n",
-                 quoted_bytes(end.text));
+      fmt::print(
+          "{}, which ends an answer, is several tokens: generate() of `transformers` ends there with "
+          "stop_strings=[...] and the tokenizer\n",
+          quoted_bytes(end.text));
   } else if (!texts.jinja.empty()) {
     fmt::print("chat template: the tokenizer's own\n");
   }
   if (family == "qwen2" && !cuts_as_qwen2(out))
-    fmt::print("AutoTokenizer of `transformers` takes Qwen's way to cut texts for each model of Qwen 2's kind, and this "
-               "tokenizer has another: PreTrainedTokenizerFast.from_pretrained opens it\n");
+    fmt::print(
+        "AutoTokenizer of `transformers` takes Qwen's way to cut texts for each model of Qwen 2's kind, and this "
+        "tokenizer has another: PreTrainedTokenizerFast.from_pretrained opens it\n");
 }
 
 int export_adapter(CheckpointReader& reader, const BaseWeights& base, const ExportOptions& options) {
@@ -114,7 +117,7 @@ int export_adapter(CheckpointReader& reader, const BaseWeights& base, const Expo
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.adapter = adapter_of(reader.manifest(), reader.folder());
   const std::string family = exported_family(m);  // or an error
-  const WeightSource weights = open_weights(reader.folder());
+  const WeightSource weights = while_there(reader.folder(), [&] { return open_weights(reader.folder()); });
   const ExportedTexts texts = texts_of(weights, weights.tokenizer, "");
   if (texts.tokenizer) check_no_tokenizer_in(options.out);
   export_peft(reader, m, base.path, options.out);
@@ -132,7 +135,8 @@ int export_adapter(CheckpointReader& reader, const BaseWeights& base, const Expo
 
 int export_folder(const std::string& path, const std::string& tokenizer, const ExportOptions& options) {
   const std::string& out = options.out;
-  CheckpointReader reader(tell_checkpoint(path));
+  const std::string found = tell_checkpoint(path);
+  CheckpointReader reader = while_there(found, [&] { return CheckpointReader(found); });
   const std::optional<BaseWeights> base = base_of(reader.manifest(), reader.folder());
   if (base && !options.merged) {
     CHECK(
@@ -147,7 +151,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.dropout = dropout_of(reader.manifest());
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
-  const WeightSource weights = open_weights(reader.folder());
+  const WeightSource weights = while_there(reader.folder(), [&] { return open_weights(reader.folder()); });
   const ExportedTexts texts = texts_of(weights, weights.tokenizer, tokenizer);
   if (texts.tokenizer) check_no_tokenizer_in(out);
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
@@ -256,7 +260,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
   const auto describe = [o] {
-    fmt::print("{}", describe_checkpoint(find_checkpoint(o->path), o->all));
+    const std::string found = find_checkpoint(o->path);
+    fmt::print("{}", printable(while_there(found, [&] { return describe_checkpoint(found, o->all); })));
     return 0;
   };
   return {{inspect, describe},

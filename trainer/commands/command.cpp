@@ -1,5 +1,7 @@
 #include "trainer/commands/command.h"
 
+#include <filesystem>
+
 namespace megalith {
 
 CLI::Validator no_less_than(int64_t least) {
@@ -11,10 +13,23 @@ CLI::Validator no_less_than(int64_t least) {
   return {check, fmt::format(">={}", least), ""};
 }
 
+bool is_override(const std::string& word) {
+  const size_t equals = word.find('=');
+  return equals != std::string::npos && key_values(Config{}).contains(word.substr(0, equals));
+}
+
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
-  app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
+  app->add_option("config", path, "TOML file, a run folder, or the name of a recipe; without one all is as by default")
+      ->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
+  // A first word that is an override is no file's name.
+  app->parse_complete_callback([&path, &overrides] {
+    std::error_code absent;
+    if (!is_override(path) || std::filesystem::exists(path, absent)) return;
+    overrides.insert(overrides.begin(), path);
+    path.clear();
+  });
 }
 
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence) {

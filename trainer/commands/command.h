@@ -49,6 +49,10 @@ Command data_audit_command(CLI::App& cli);
 // Adds the positional arguments of a command that reads a config.
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides);
 
+// Returns whether a word is section.key=value, with a key of the configuration: an option of several words takes the
+// overrides that follow them as well.
+bool is_override(const std::string& word);
+
 // Adds the overrides, and the hidden option for one more override, which wins against those.
 constexpr const char* override_option = "--override";
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);

@@ -44,12 +44,13 @@ void add_sampling(CLI::App* app, SamplingArguments& a) {
   a.penalty = app->add_option("--repetition-penalty", a.sampling.repetition_penalty,
                               "makes tokens that stand in the text already less likely: above 1; 1: not")
                   ->capture_default_str();
-  a.min_new_tokens =
-      add_number(app, "--min-new-tokens", a.least, "tokens before which no token ends a text");
-  app->add_flag("--show-special-tokens", a.shows_specials, "write special tokens out, which else are left out of a text");
+  a.min_new_tokens = add_number(app, "--min-new-tokens", a.least, "tokens before which no token ends a text");
+  app->add_flag("--show-special-tokens", a.shows_specials,
+                "write special tokens out, which else are left out of a text");
   app->add_option("--seed", a.sampling.seed, "seed of the draws")->capture_default_str();
   app->footer(
-      "What generation_config.json in the model's folder says takes the place of these defaults: temperature, top_k, top_p, "
+      "What generation_config.json in the model's folder says takes the place of these defaults: temperature, top_k, "
+      "top_p, "
       "repetition_penalty and min_new_tokens; and its tokens in eos_token_id end a text.");
 }
 

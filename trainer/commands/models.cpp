@@ -75,8 +75,8 @@ Generation generation_of(const GenerateOptions& o, const Inference& inference, c
 // Returns a line where a prompt is longer than the context; "" where it is not.
 std::string why_cut(const std::string& what, size_t tokens, int64_t context) {
   if (std::cmp_less_equal(tokens, context)) return "";
-  return fmt::format("{} has {}, and the model's context is {}: its first {} are not read", what, counted(tokens, "token"),
-                     context, static_cast<int64_t>(tokens) - context);
+  return fmt::format("{} has {}, and the model's context is {}: its first {} are not read", what,
+                     counted(tokens, "token"), context, static_cast<int64_t>(tokens) - context);
 }
 
 void check_generation(const GenerateOptions& o) {
@@ -141,25 +141,19 @@ int generate(const GenerateOptions& o, const Session& session) {
     how = generation_of(o, inference, session);
     for (size_t i = 0; i < prompts.size(); i++) {
       const std::string name = prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", i + 1);
-      if (const std::string cut = why_cut(name, inference.prompt_ids(prompts[i], name).size(), inference.model().context);
+      if (const std::string cut =
+              why_cut(name, inference.prompt_ids(prompts[i], name).size(), inference.model().context);
           !cut.empty())
         say(session, {cut});
     }
   });
   const GenerationRate rate = inference.generate(
-      prompts, how,
-      [&](size_t prompt, int64_t sample, std::string_view text) { printed().add(prompt, sample, text); },
+      prompts, how, [&](size_t prompt, int64_t sample, std::string_view text) { printed().add(prompt, sample, text); },
       [&](size_t prompt, int64_t sample) { printed().end(prompt, sample); });
   if (session.rank() == 0 && rate.tokens > 0)
     fmt::print(stderr, "{} in {:.3f} s, {:.1f} a second\n", counted(rate.tokens, "token"), rate.seconds,
                static_cast<double>(rate.tokens) / rate.seconds);
   return 0;
-}
-
-// An option of several words takes the overrides that follow them as well.
-bool is_override(const std::string& word) {
-  const size_t equals = word.find('=');
-  return equals != std::string::npos && key_values(Config{}).contains(word.substr(0, equals));
 }
 
 struct EvaluateOptions {

@@ -28,7 +28,7 @@ struct Generation {
   std::vector<std::string> stops = {};  // a text ends before the first of them
   Sampling sampling = {};
   TextEnds ends = {};
-  bool shows_specials = false;  // special tokens are part of the text, and else left out of it
+  bool shows_specials = false;       // special tokens are part of the text, and else left out of it
   std::vector<uint64_t> draws = {};  // by prompt, what is added to the sample's number in its draws; empty: 0
 };
 
@@ -55,8 +55,8 @@ struct TextSink {
 int64_t continue_texts(Decoder& decoder, const Session& session, const Tokenizer& tokenizer,
                        const std::vector<std::vector<int32_t>>& prompts, const Generation& how, const TextSink& sink);
 
-// Returns the next token by a row of logits, behind those of the text: number `number` of sample `sample`. These stand for
-// the end of the text and for logits that are not finite.
+// Returns the next token by a row of logits, behind those of the text: number `number` of sample `sample`. These stand
+// for the end of the text and for logits that are not finite.
 constexpr int32_t text_is_over = -1, logits_not_finite = -2;
 int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling,
                    const TextEnds& ends, std::span<const int32_t> text, uint64_t sample, int64_t number);

@@ -19,8 +19,8 @@ namespace megalith {
 
 class Conversation {
  public:
-  // Uses place 0 of the decoder. An answer ends with the template's end, the tokenizer's, and any of `ends`. All arguments
-  // must outlive it.
+  // Uses place 0 of the decoder. An answer ends with the template's end, the tokenizer's, and any of `ends`. All
+  // arguments must outlive it.
   Conversation(Decoder& decoder, const Session& session, const Tokenizer& tokenizer, const ChatTemplate& chat,
                SpecialTexts special_texts, const std::vector<int32_t>& ends);
 

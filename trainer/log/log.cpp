@@ -107,7 +107,7 @@ void to_file(const std::string& text) {
 void log_line(const std::string& text, LogTo to) {
   if (to != LogTo::file && current().console) {
     if (before_line) before_line();
-    current().console->info(text);
+    current().console->info(printable(text));
   }
   if (!current().file) return;
   if (to != LogTo::console) to_file(text);

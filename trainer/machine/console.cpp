@@ -34,6 +34,27 @@ void write_console(std::FILE* out, std::string_view text) noexcept {
   outputs[out == stderr].error.compare_exchange_strong(none, error == 0 ? EIO : error);
 }
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); i++) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are C2 80 to C2 9F.
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f)
+      shown += fmt::format("\\x{:02x}", byte);
+    else if (is_c1)
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    else
+      shown += text[i];
+  }
+  return shown;
+}
+
+std::string standard_output_error() {
+  const int error = outputs[0].error;
+  return error == 0 ? "" : std::strerror(error);
+}
+
 std::string console_errors() {
   std::string text;
   for (Output& output : outputs)

@@ -92,7 +92,7 @@ int terminal_columns() {
 }
 
 void say_error(const std::string& text) {
-  write_console(stderr, fmt::format("{}megalith: {}\n", stderr_is_terminal() ? "\033[K" : "", text));
+  write_console(stderr, fmt::format("{}megalith: {}\n", stderr_is_terminal() ? "\033[K" : "", printable(text)));
 }
 
 std::string fitted(std::vector<LinePart> parts, size_t columns) {

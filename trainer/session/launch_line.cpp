@@ -23,6 +23,9 @@ int num_hosts(const std::string& text) {
   return static_cast<int>(names.size());
 }
 
+// Each is a process; a larger number is a slip, which would fill the machine before anything is said.
+constexpr int most_ranks_here = 4096;
+
 int ranks_on_each_host(const RanksWanted& wanted) {
   const int hosts = num_hosts(wanted.hosts);
   CHECK(hosts > 0, "{} names no host; write one a line", wanted.hosts_file);
@@ -57,6 +60,8 @@ LaunchLine mpirun_line(const RanksWanted& wanted, const std::vector<std::string>
   CHECK(wanted.ranks > 0,
         "how many ranks? Give their number: megalith run -n 2 COMMAND; it is known only inside an "
         "allocation of Slurm");
+  CHECK(!wanted.hosts_file.empty() || wanted.ranks <= most_ranks_here,
+        "-n {}: more than {} ranks on one machine; name more machines with --hosts", wanted.ranks, most_ranks_here);
   LaunchLine line;
   line.words = {around.mpirun, "-n", std::to_string(wanted.ranks)};
   // Open MPI 4 and 5 have other names for each. Ranks deal out the cores of their machine themselves.

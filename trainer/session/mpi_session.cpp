@@ -1,10 +1,17 @@
 #include "trainer/session/mpi_session.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "trainer/machine/machine.h"
+#include "trainer/machine/terminal.h"
+#include "trainer/session/launch.h"
 #include "trainer/session/launch_line.h"
 #include "trainer/session/mpi_check.h"
 
@@ -30,7 +37,48 @@ bool share_memory() {
 
 }  // namespace
 
-MpiSession::MpiSession(int* argc, char*** argv) {
+namespace {
+
+// Ends the process if it lives longer than so many seconds.
+class StartWatch {
+ public:
+  explicit StartWatch(double seconds) {
+    if (!std::isfinite(seconds)) return;
+    thread_ = std::thread([this, seconds] {
+      std::unique_lock lock(mutex_);
+      if (ended_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_over_; })) return;
+      const Launch launch = launch_of_this_process();
+      say_error(
+          fmt::format("rank {} of {}: MPI has not started after communication.timeout = {:g} s: another rank has not "
+                      "begun or cannot be "
+                      "reached; look whether all nodes are up and see one another",
+                      launch.rank, launch.size, seconds));
+      std::_Exit(1);
+    });
+  }
+  ~StartWatch() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(int* argc, char*** argv, double timeout) {
+  const StartWatch watch(timeout);
   // Ranks may outnumber cores: a rank that waits yields its core.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   // Open MPI's way to other hosts listens on all addresses of this one.

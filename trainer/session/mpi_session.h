@@ -8,10 +8,11 @@ namespace megalith {
 // The library's own line about itself. May be asked for without a session.
 std::string mpi_version();
 
-// MPI_Init to MPI_Finalize.
+// MPI_Init to MPI_Finalize. A start that takes longer than so many seconds ends the process with a message: MPI_Init
+// waits for ever for a rank that does not come.
 class MpiSession : public Session {
  public:
-  MpiSession(int* argc, char*** argv);
+  MpiSession(int* argc, char*** argv, double timeout);
   ~MpiSession() override;
 
   std::vector<std::string> all_gather_text(const std::string& mine) const override;

@@ -14,11 +14,11 @@ namespace megalith {
 
 namespace {
 std::unique_ptr<Session> meet(const CommunicationConfig& config, int* argc, char*** argv) {
+  const double timeout = config.timeout > 0 ? config.timeout : std::numeric_limits<double>::infinity();
   if (config.rendezvous.empty()) {
     if (!may_have_peers(environ)) return std::make_unique<Alone>();
-    return std::make_unique<MpiSession>(argc, argv);
+    return std::make_unique<MpiSession>(argc, argv, timeout);
   }
-  const double timeout = config.timeout > 0 ? config.timeout : std::numeric_limits<double>::infinity();
   return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), timeout);
 }
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trainer/session/launch.h"
+#include "trainer/session/launch_line.h"
 
 namespace megalith {
 
@@ -75,6 +76,7 @@ Bound bound_of_mpirun() {
 
 std::string signal_name(int signal) {
   if (signal == launcher_gone) return "the launcher's end";
+  if (signal == SIGUSR1 && std::getenv(started_by_run)) return "Ctrl-C or another signal to `megalith run`";
   const char* name = ::sigabbrev_np(signal);
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }

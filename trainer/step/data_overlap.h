@@ -1,6 +1,6 @@
-// Files that a run reads twice: those that it is trained and evaluated on, and those that data.train has under two names.
-// Two files are the same if they are one, by whatever name or link, or have the same bytes. They are read only where
-// others have as many bytes, and up to the first difference.
+// Files that a run reads twice: those that it is trained and evaluated on, and those that data.train has under two
+// names. Two files are the same if they are one, by whatever name or link, or have the same bytes. They are read only
+// where others have as many bytes, and up to the first difference.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace megalith {
 
-// Returns whether data.train has a file of data.validation. Error unless data.allow_overlap says that it may be so, since
-// losses of what is learnt say nothing of other text.
+// Returns whether data.train has a file of data.validation. Error unless data.allow_overlap says that it may be so,
+// since losses of what is learnt say nothing of other text.
 bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held);
 
 // Returns a sentence for each file of data.train that is there under another name before.

@@ -112,8 +112,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   if (config.data.isolate_documents && config.data.end_of_text < 0) config.data.end_of_text = tokenizer->end_of_text();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,
-        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", path,
-        tokenizer->vocab_size(), config.model.vocab);
+        "the tokenizer in {} has {} ids, but model.vocab = {}; set model.vocab={}{}", path, tokenizer->vocab_size(),
+        config.model.vocab, tokenizer->vocab_size(),
+        config.checkpoint.init_from.empty() ? ", or leave it at 0" : ", which adds rows to the tables of the weights");
   return tokenizer;
 }
 
@@ -245,7 +246,8 @@ void check_counts(const std::string& key, const Loader& loader) {
     const Packs* packs = loader.packs(i);
     if (!packs) continue;
     int64_t counted = 0;
-    for (int64_t sequence = 0; sequence < packs->size() && counted == 0; sequence++) counted += packs->counted(sequence);
+    for (int64_t sequence = 0; sequence < packs->size() && counted == 0; sequence++)
+      counted += packs->counted(sequence);
     CHECK(counted > 0,
           "{} = {}: none of its {} counts in the loss, as the mask beside it says; prepare conversations with answers, "
           "or leave it out",

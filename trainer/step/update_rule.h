@@ -29,8 +29,8 @@ class UpdateRule {
   };
   virtual std::vector<State> states() const = 0;
 
-  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as decide_update has it. `counts`: some token
-  // of the step counts.
+  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as decide_update has it. `counts`: some
+  // token of the step counts.
   virtual void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const = 0;
 
   // Elements of one parameter or of several, outside of matrices: their master weights and state, each (n), updated in

@@ -179,12 +179,13 @@ class Epochs {
     const int64_t size = record.order.sizes()[i];
     const int64_t rest = cut.masked ? begin.rest : unseen / cut.sequence_length;
     const bool next = begin.epoch == source.epoch + 1 && begin.taken == 0 && begin.rest == 0;
-    require(begin.taken == 0 && ((untouched && begin.rest == 0 && begin.epoch == source.epoch) ||
-                                 (!untouched && begin.epoch == source.epoch && begin.rest == rest && rest > 0) ||
-                                 (!untouched && next && (cut.masked || rest == 0))),
-            "step {}: {} goes on with {} samples of the rest of epoch {}, but {} tokens of epoch {} are left, which are "
-            "{}: samples come twice or are left out",
-            step, source.name, begin.rest, begin.epoch, unseen, source.epoch, rest);
+    require(
+        begin.taken == 0 && ((untouched && begin.rest == 0 && begin.epoch == source.epoch) ||
+                             (!untouched && begin.epoch == source.epoch && begin.rest == rest && rest > 0) ||
+                             (!untouched && next && (cut.masked || rest == 0))),
+        "step {}: {} goes on with {} samples of the rest of epoch {}, but {} tokens of epoch {} are left, which are "
+        "{}: samples come twice or are left out",
+        step, source.name, begin.rest, begin.epoch, unseen, source.epoch, rest);
     if (next) whole_epochs_[source.name] += source.whole;
     const bool whole = source.whole;
     source.cut = cut;
@@ -232,10 +233,10 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
       lines.push_back(fmt::format(
           "from step {} on, with sample {}, the order of samples is another, as checkpoint.allow_changes permitted: {}",
           step.step, step.first,
-          orders[next - 1].counts_from_start
-              ? "an older Megalith read its place in the new order, so samples may have come twice or never, and epochs "
-                "are counted anew"
-              : "each source goes on where it was"));
+          orders[next - 1].counts_from_start ? "an older Megalith read its place in the new order, so samples may have "
+                                               "come twice or never, and epochs "
+                                               "are counted anew"
+                                             : "each source goes on where it was"));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
       lines.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so they were read but not trained on",

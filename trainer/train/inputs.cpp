@@ -51,8 +51,8 @@ Inputs open_inputs(const Config& config, const Session& session, RankContext& wo
     check_memory({{device.world, work.rehearsal.memory, work.process_memory(threads).to_come()}},
                  session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;
-    inputs->fingerprint = run_fingerprint(config, tokenizer, inputs->data,
-                                          inputs->held_out ? &inputs->held_out->loader : nullptr);
+    inputs->fingerprint =
+        run_fingerprint(config, tokenizer, inputs->data, inputs->held_out ? &inputs->held_out->loader : nullptr);
     check_start(config, *inputs->fingerprint);
   });
   return std::move(*inputs);

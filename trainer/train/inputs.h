@@ -21,7 +21,7 @@ struct Inputs {
   std::optional<HeldOut> held_out;
   bool trained_on_held_out = false;
   std::vector<std::string> trained_on_twice = {};  // files_trained_on_twice(), on rank 0
-  std::optional<RunFingerprint> fingerprint;  // on rank 0
+  std::optional<RunFingerprint> fingerprint;       // on rank 0
 };
 
 // Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for anything wrong, such

@@ -232,7 +232,8 @@ void Metrics::end_step(const StepReport& report) {
   };
   const auto mfu = utilization(model_tflops), hfu = utilization(hardware_tflops);
   const auto mfu_full = utilization(model_tflops * rates_.full_flops_per_token / rates_.model_flops_per_token);
-  const LinePart number{fmt::format("step {}/{}", step, rates_.steps)}, loss{scalars.decision == Decision::nothing ? "no loss" : fmt::format("loss {:.4f}", scalars.loss)},
+  const LinePart number{fmt::format("step {}/{}", step, rates_.steps)},
+      loss{scalars.decision == Decision::nothing ? "no loss" : fmt::format("loss {:.4f}", scalars.loss)},
       rate{fmt::format("{:.0f} tokens/s", tokens_per_second), 1}, left{"ETA " + eta};
   last_line_ = {number, loss, {fmt::format("norm {:.3f}", scalars.grad_norm), 2}};
   if (scalars.skipped()) last_line_.push_back({"skipped"});

@@ -103,7 +103,8 @@ struct See {
     s.save_in_flight = s.save_phase_done = s.save_waited_for = false;
     s.save_failed = true;
     if (s.last_update_save_tried) return push(todo, Act::warn_last_update_unsaved);
-    push(todo, e.minutes >= r.patience ? Act::fail_save_patience : Act::warn_save_failed);
+    const bool waits = e.minutes < r.patience && !(e.hopeless && s.retry_save);
+    push(todo, waits ? Act::warn_save_failed : Act::fail_save_patience);
   }
 
   void operator()(const Failed&) const { s.failed = true; }

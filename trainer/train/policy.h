@@ -106,7 +106,8 @@ struct SaveEnded {
   bool finite = true;
 };
 struct SaveFailed {
-  double minutes = 0;  // since the last checkpoint or the start, by the first rank's clock
+  double minutes = 0;     // since the last checkpoint or the start, by the first rank's clock
+  bool hopeless = false;  // waiting makes no save succeed: a limit of this process is in the way
 };
 struct Failed {};  // an action threw, and the actions after it were not done
 using Event =

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "checkpoints/directory.h"
+#include "kernels/system/file_calls.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
 #include "trainer/train/skipped_step.h"
@@ -63,7 +64,8 @@ policy::Event Saves::ended(const Saved& saved) {
 
 policy::Event Saves::failed(const std::string& why) {
   failure_ = {why, of_all_ranks(session_, minutes_since(succeeded_)).front()};
-  return policy::SaveFailed{.minutes = failure_.minutes};
+  return policy::SaveFailed{.minutes = failure_.minutes,
+                            .hopeless = why.find(file_calls::file_size_limit) != std::string::npos};
 }
 
 std::string Saves::since_success() const {
