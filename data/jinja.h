@@ -3,7 +3,7 @@
 // lstrip_blocks, break and continue, raise_exception, strftime_now, tojson without escapes).
 //
 // It has texts, numbers, lists and mappings; if, for with its loop object, set, macro, and generation, whose body is
-// rendered as it stands; the operators, and the filters, tests and methods that table() in jinja_values.cpp lists. What
+// rendered as it stands; the operators, and the filters, tests and methods that jinja_builtins.cpp lists. What
 // it does not know is an Error that names it. A template is somebody else's, so work, depth and output are bounded:
 // beyond them it is an Error too.
 #pragma once

@@ -10,6 +10,7 @@
 #include "data/text_normalizer.h"
 #include "data/token_decoder.h"
 #include "data/token_places.h"
+#include "data/tokenizer_config.h"
 #include "data/tokenizer_json.h"
 #include "data/tokenizer_parts.h"
 #include "kernels/system/check.h"
@@ -362,14 +363,8 @@ class PipelineTokenizer final : public Tokenizer {
     for (const auto& [name, text] : files_) write_file((std::filesystem::path(folder) / name).string(), text);
   }
   void save_for_transformers(const std::string& folder, int64_t, const std::string& jinja) const override {
-    std::map<std::string, std::string> files = files_;
-    files.erase(jinja_file);
-    if (const auto config = files.find(tokenizer_config_file); config != files.end()) {
-      Json keys = parse_json(config->second);
-      if (keys.erase("chat_template") > 0) config->second = json_text(keys, 2) + "\n";
-    }
-    if (!jinja.empty()) files[jinja_file] = jinja;
-    for (const auto& [name, text] : files) write_file((std::filesystem::path(folder) / name).string(), text);
+    for (const auto& [name, text] : with_chat_template(files_, jinja))
+      write_file((std::filesystem::path(folder) / name).string(), text);
   }
   const TokenUse& use() const override { return use_; }
 

@@ -169,4 +169,15 @@ void check_tokenizer_config(const std::string& folder, const Json& file) {
   }
 }
 
+std::map<std::string, std::string> with_chat_template(std::map<std::string, std::string> files,
+                                                      const std::string& jinja) {
+  files.erase(jinja_file);
+  if (const auto config = files.find(tokenizer_config_file); config != files.end()) {
+    Json keys = parse_json(config->second);
+    if (keys.erase("chat_template") > 0) config->second = json_text(keys, 2) + "\n";
+  }
+  if (!jinja.empty()) files[jinja_file] = jinja;
+  return files;
+}
+
 }  // namespace megalith

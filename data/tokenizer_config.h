@@ -2,6 +2,7 @@
 // tokenizer.json says. Inside data/ only.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,5 +12,9 @@ namespace megalith {
 // known and says something. Without the file nothing is asked for. Source: PreTrainedTokenizerFast and
 // TokenizersBackend of `transformers` 4.46 and 5.
 void check_tokenizer_config(const std::string& folder, const nlohmann::json& file);
+
+// Returns a tokenizer's files, by name, with this chat template in Jinja in place of theirs; empty: with none.
+std::map<std::string, std::string> with_chat_template(std::map<std::string, std::string> files,
+                                                      const std::string& jinja);
 
 }  // namespace megalith
