@@ -39,7 +39,7 @@ class Foreign {
 };
 
 // Words that no template has.
-const std::string said_by_system = "zqSystemzq", asked = "zqQuestionzq", answered = "zqAnswerzq",
+const std::string said_by_system = "zqSystemzq", asked_first = "zqQuestionzq", answered = "zqAnswerzq",
                   asked_again = "zqMorezq";
 
 // Cuts a text at these words, in their order; nothing where one is not there.
@@ -149,11 +149,11 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
     CHECK(parts, "it does not write every message");
     return *parts;
   };
-  const ChatMessage question{"user", asked}, answer{"assistant", answered}, more{"user", asked_again};
-  const auto first = need({{question}}, true, {asked});
-  const auto turns = need({{question, answer, more}}, true, {asked, answered, asked_again});
-  const auto whole = need({{question, answer}}, false, {asked, answered});
-  const auto open = cut_at(foreign.render({question}, false), {asked});
+  const ChatMessage question{"user", asked_first}, answer{"assistant", answered}, more{"user", asked_again};
+  const auto first = need({{question}}, true, {asked_first});
+  const auto turns = need({{question, answer, more}}, true, {asked_first, answered, asked_again});
+  const auto whole = need({{question, answer}}, false, {asked_first, answered});
+  const auto open = cut_at(foreign.render({question}, false), {asked_first});
   const std::string &head_and_user = first[0], &to_answer = first[1], &behind = whole[2];
   CHECK(turns[0] == head_and_user && turns[3] == to_answer,
         "what it writes around a message depends on those behind it");
@@ -174,7 +174,7 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   std::vector<ChatTemplate> all;
   std::optional<std::vector<std::string>> system;
   try {
-    system = cut_at(foreign.render({{"system", said_by_system}, question}, true), {said_by_system, asked});
+    system = cut_at(foreign.render({{"system", said_by_system}, question}, true), {said_by_system, asked_first});
   } catch (const Error&) {  // it has none
   }
   if (system) all = with_systems(chat, head, (*system)[0], (*system)[1], roles);

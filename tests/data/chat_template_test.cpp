@@ -90,6 +90,11 @@ TEST(ChatTemplate, AnAnswerEndsWithItsTokenOrItsText) {
   const EndOfAnswer in_bytes = end_of_answer(chat_template("chatml"), *bytes);
   EXPECT_FALSE(in_bytes.is_one_token);
   EXPECT_EQ(in_bytes.ids, Ids{256});
+  ChatTemplate tilde = chat_template("chatml");
+  tilde.assistant.end = "~";
+  const EndOfAnswer ordinary = end_of_answer(tilde, *bytes);
+  EXPECT_TRUE(ordinary.is_one_token) << "though no special one";
+  EXPECT_EQ(ordinary.ids, (Ids{'~', 256}));
   if (!std::filesystem::exists(chats_of_reference())) GTEST_SKIP() << chats_of_reference() << " is not there";
   const auto tokenizer = load_tokenizer(chats_of_reference() + "/tokenizer");
   const EndOfAnswer end = end_of_answer(chat_template("chatml"), *tokenizer);

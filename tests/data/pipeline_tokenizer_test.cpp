@@ -133,6 +133,22 @@ TEST(PipelineTokenizer, TextsAreNormalized) {
   EXPECT_EQ(ids(nfc, "e\xcc\x81x"), (Ids{0xc3, 0xa9, 'x'}));
   EXPECT_EQ(ids(nfc, "\xe2\x84\xa6"), (Ids{0xce, 0xa9})) << "the ohm sign";
   EXPECT_EQ(ids(nfc, "a\xcc\xa7\xcc\x81"), (Ids{0xc3, 0xa1, 0xcc, 0xa7})) << "in the order of their classes";
+  // Every vowel and every final consonant of Hangul joins what is before it (Unicode 15, 3.12).
+  const auto utf8 = [](uint32_t c) {
+    return std::string{static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+                       static_cast<char>(0x80 | (c & 63))};
+  };
+  const auto bytes = [](const std::string& text) {
+    Ids all;
+    for (const char c : text) all.push_back(static_cast<uint8_t>(c));
+    return all;
+  };
+  for (uint32_t final = 0x11a8; final <= 0x11c2; final++)
+    EXPECT_EQ(ids(nfc, utf8(0xac00) + utf8(final)), bytes(utf8(0xac00 + final - 0x11a7))) << std::hex << final;
+  for (uint32_t vowel = 0x1161; vowel <= 0x1175; vowel++)
+    EXPECT_EQ(ids(nfc, utf8(0x1100) + utf8(vowel)), bytes(utf8(0xac00 + (vowel - 0x1161) * 28))) << std::hex << vowel;
+  for (const uint32_t neither : {0x1160u, 0x1176u, 0x11a7u, 0x11c3u})
+    EXPECT_EQ(ids(nfc, utf8(0xac00) + utf8(neither)), bytes(utf8(0xac00) + utf8(neither))) << std::hex << neither;
   EXPECT_EQ(ids(nfc, "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab"), (Ids{0xed, 0x95, 0x9c})) << "Hangul";
   EXPECT_EQ(ids(nfc, "\xe0\xa7\x87\xe0\xa6\xbe"), (Ids{0xe0, 0xa7, 0x8b})) << "vowel signs, both of class 0";
   EXPECT_EQ(ids(nfc,
@@ -157,6 +173,15 @@ TEST(PipelineTokenizer, AddedTokensAreCutOut) {
   EXPECT_EQ(plain(*found, "<user>").size(), 6u) << "a special one is text";
   EXPECT_EQ(with_specials(*found, "a<user><think>b"), (Ids{'a', 263, 261, 'b'}));
   EXPECT_EQ(with_specials(*found, "a<end>"), (Ids{'a', end}));
+  // Of those that overlap, the one that begins first; of those that begin there, the longest (as `tokenizers` has it).
+  Json overlapping = of_bytes();
+  for (const auto& [text, id] : {std::pair("xyz", 261), {"yzx", 262}, {"zx", 263}, {"xy", 264}})
+    overlapping["added_tokens"].push_back(token(text, id, R"("special": false, "normalized": false)"));
+  const Small overlap(overlapping);
+  EXPECT_EQ(plain(*overlap, "xyzx"), (Ids{261, 'x'}));
+  EXPECT_EQ(plain(*overlap, "yzxyz"), (Ids{262, 'y', 'z'}));
+  EXPECT_EQ(plain(*overlap, "xyxyzx"), (Ids{264, 261, 'x'}));
+  EXPECT_EQ(plain(*overlap, "zxyzx"), (Ids{263, 262}));
   EXPECT_EQ(found->decode(Ids{'a', 263, 261, 'b', end}), "a<user><think>b<end>");
   EXPECT_EQ(found->decode(Ids{'a', 263, 261, 'b', end}, false), "a<think>b");
   EXPECT_EQ(found->vocab_size(), 264);
@@ -229,6 +254,14 @@ TEST(PipelineTokenizer, WhatHasNoTokenIsUnknown) {
   EXPECT_EQ(ids(false, false, "xyb"), (Ids{blank, 0, 0, b_}));
   EXPECT_EQ(ids(true, false, "x\xc3\xbf"), (Ids{blank, 0})) << "at the end too";
   EXPECT_EQ(ids(true, true, "xb"), (Ids{blank, first_byte + 'x', b_}));
+  // A vocabulary without the byte of x: `tokenizers` 0.23 writes the unknown token behind bytes that follow it.
+  Json some = of_characters();
+  Json& vocab = some["model"]["vocab"];
+  vocab["another"] = vocab.at("<0x78>");
+  vocab.erase("<0x78>");
+  EXPECT_EQ(plain(*Small(some, "</s>"), "xyb"), (Ids{blank, first_byte + 'y', 0, b_}));
+  EXPECT_EQ(plain(*Small(some, "</s>"), "yxxy"), (Ids{blank, first_byte + 'y', first_byte + 'y', 0}));
+  EXPECT_EQ(plain(*Small(some, "</s>"), "xyx"), (Ids{blank, first_byte + 'y', 0}));
   Json file = of_characters();
   file["model"]["byte_fallback"] = false;
   file["model"]["unk_token"] = nullptr;

@@ -177,6 +177,7 @@ std::vector<Case> scale_to_unit_norm_cases() {
     all.push_back(scale_to_unit_norm_case(33, 7, t, 1e-6));
     all.push_back(scale_to_unit_norm_case(5, 3, t, 1e-12));
     all.push_back(scale_to_unit_norm_case(400, 129, t, 1e3));
+    all.push_back(scale_to_unit_norm_case(1024, 520, t, 1));  // partial sums of more blocks than one has threads
   }
   return all;
 }

@@ -10,6 +10,7 @@
 #include "checkpoints/peft_folder.h"
 #include "configs/adapter.h"
 #include "tests/message_of.h"
+#include "tests/parts_of_columns.h"
 #include "tests/pure/small_run.h"
 #include "trainer/checkpointing/adapted_weights.h"
 #include "trainer/checkpointing/held_shards.h"
@@ -133,6 +134,42 @@ INSTANTIATE_TEST_SUITE_P(Families, Adapters,
                                                 with_adapters(llama(), 4, "q_proj\nv_proj\nup_proj\n")},
                                          Family{"neox", with_adapters(neox())}),
                          [](const auto& p) { return p.param.name; });
+
+// Ranks of every layout read parts of columns.
+TEST_P(Adapters, PartsOfColumnsAreThoseOfTheWhole) {
+  const ModelConfig& model = GetParam().config.model;
+  MemorySource adapters = source_of(random_weights(model), model);
+  MergedSource merged(std::make_unique<MemorySource>(source_of(random_weights(model), without_adapters(model))),
+                      adapters, model);
+  for (const AdapterModule& module : adapter_modules(model)) {
+    const std::string name = std::string(parameters_path) + "h.0." + module.linear + ".weight";
+    test::expect_parts_of_columns(merged, name);
+  }
+  for (const UnitSpec& unit : model_spec(model))
+    for (const ParamSpec& param : unit.params)
+      if (param.name.starts_with("h.0.") && param.name.find("lora_") != std::string::npos)
+        test::expect_parts_of_columns(adapters, std::string(parameters_path) + param.name);
+}
+
+// A base that was changed anywhere in its first and last elements of a tensor is another.
+TEST(WeightsFingerprint, SeesTheFirstAndLastElements) {
+  ModelConfig model = small_config().model;
+  model.vocab = 5003;  // 75045 elements: more than are looked at
+  const Values weights = random_weights(model);
+  const auto fingerprint = [&](const Values& of) {
+    MemorySource source = source_of(of, model);
+    return weights_fingerprint(source, model);
+  };
+  const std::string before = fingerprint(weights);
+  EXPECT_EQ(fingerprint(weights), before);
+  for (const auto& [name, values] : weights)
+    for (const size_t at : {size_t{0}, values.size() - 15, values.size() - 2, values.size() - 1}) {
+      if (at >= values.size()) continue;
+      Values other = weights;
+      other.at(name)[at] += 1;
+      EXPECT_NE(fingerprint(other), before) << name << ", element " << at;
+    }
+}
 
 // y = (W + s B A) x, so dB = s dW A^T and dA = s B^T dW, of the rows that have the adapter.
 TEST_P(Adapters, GiveTheLossAndTheGradientsOfTheMergedWeights) {

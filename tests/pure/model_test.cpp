@@ -221,10 +221,18 @@ TEST_P(Gradients, NoParameterIsForgotten) {
 TEST_P(Gradients, RecomputeChangesNoBit) {
   Config config = config_of(GetParam());
   const Result kept = one_step(config);
-  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
-  const Result recomputed = one_step(config);
-  EXPECT_EQ(kept.loss, recomputed.loss);
-  EXPECT_EQ(kept.gradients, recomputed.gradients);
+  using Kind = ActivationCheckpointing::Kind;
+  for (const ActivationCheckpointing& way : {ActivationCheckpointing{Kind::selective},
+                                             {Kind::each},
+                                             {Kind::group, 1},
+                                             {Kind::group, 2},
+                                             {Kind::contiguous}}) {
+    SCOPED_TRACE(to_string(way));
+    config.memory.activation_checkpointing = way;
+    const Result recomputed = one_step(config);
+    EXPECT_EQ(kept.loss, recomputed.loss);
+    EXPECT_EQ(kept.gradients, recomputed.gradients);
+  }
 }
 
 TEST_P(Gradients, TheSameRunTwiceIsTheSameBits) {

@@ -49,6 +49,20 @@ TEST(Prediction, AccountsAddUpToTheStep) {
   }
 }
 
+// In a pipeline the microbatches of the first stage follow one another, and each stage adds one.
+TEST(Prediction, TheTimeOfAMicrobatchCountsOnceAStageToo) {
+  Config config = real_config();
+  for (const int stages : {1, 2, 4}) {
+    config.parallel.pipeline_parallel_degree = stages;
+    Hardware hardware = real_hardware();
+    hardware.calibrated.microbatch = 0;
+    const double before = predicted(config, hardware).seconds;
+    hardware.calibrated.microbatch = 1000;  // ms
+    const int microbatches = 32 / 2 / (8 / stages);
+    EXPECT_NEAR(predicted(config, hardware).seconds - before, microbatches + stages - 1, 1e-9) << stages << " stages";
+  }
+}
+
 // A trace of the predicted step, summed as a measured one is, is its account.
 TEST(Prediction, SpansOfComputeAreTheStep) {
   Config config = real_config();
