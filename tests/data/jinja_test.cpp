@@ -14,12 +14,12 @@
 namespace megalith {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 using test::Scratch;
 using Messages = std::vector<ChatMessage>;
 
-const Json& variables() {
-  static const Json all = Json::parse(R"({"a": 3, "t": " Text é\n", "list": [1, "b", null, true], "empty": [],
+const Ordered& variables() {
+  static const Ordered all = Ordered::parse(R"({"a": 3, "t": " Text é\n", "list": [1, "b", null, true], "empty": [],
       "map": {"k": "v", "n": [1, 2]}, "messages": [{"role": "user", "content": "q", "n": 1},
       {"role": "assistant", "content": "a", "n": 2}, {"role": "user", "content": "r", "n": 3}], "no": false})");
   return all;
@@ -87,9 +87,9 @@ const std::vector<std::pair<std::string, std::string>>& rows() {
 
 // Of each case its text, or nothing where it is refused.
 std::vector<std::optional<std::string>> in_python(const std::string& python, const Scratch& scratch,
-                                                  const std::vector<Json>& cases) {
+                                                  const std::vector<Ordered>& cases) {
   std::string lines;
-  for (const Json& c : cases) lines += json_text(c) + "\n";
+  for (const Ordered& c : cases) lines += json_text(c) + "\n";
   const std::string in = scratch.write("cases", lines), out = scratch.path("texts");
   const std::string command = fmt::format("'{}' '{}' <'{}' >'{}' 2>/dev/null", python,
                                           MEGALITH_SOURCE_DIR "/tests/data/jinja_agrees.py", in, out);
@@ -97,7 +97,7 @@ std::vector<std::optional<std::string>> in_python(const std::string& python, con
   std::vector<std::optional<std::string>> texts;
   std::ifstream file(out);
   for (std::string line; std::getline(file, line);) {
-    const Json text = Json::parse(line);
+    const Ordered text = Ordered::parse(line);
     texts.push_back(text.is_null() ? std::nullopt : std::optional(text.get<std::string>()));
   }
   return texts;
@@ -116,7 +116,7 @@ TEST(Jinja, RendersAsTransformersDoes) {
   const std::string python = python_with("jinja2");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with jinja2";
   const Scratch scratch;
-  std::vector<Json> cases;
+  std::vector<Ordered> cases;
   for (const auto& [text, expected] : rows()) cases.push_back({{"template", text}, {"variables", variables()}});
   const auto texts = in_python(python, scratch, cases);
   ASSERT_EQ(texts.size(), rows().size());
@@ -161,7 +161,7 @@ TEST(Jinja, WorkDepthAndTextAreBounded) {
 }
 
 // Templates in the ways in which families write theirs, and the parts that are read off them.
-struct Family {
+struct ChatFamily {
   const char* name;
   std::string jinja;
   ChatTemplate chat;
@@ -171,8 +171,8 @@ const TokenRoles& roles() {
   static const TokenRoles all{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   return all;
 }
-std::vector<Family> families() {
-  std::vector<Family> all;
+std::vector<ChatFamily> chat_families() {
+  std::vector<ChatFamily> all;
   const auto builtin = [](const std::string& name) {
     return *std::ranges::find(chat_templates(), name, &ChatTemplate::name);
   };
@@ -270,14 +270,14 @@ std::vector<Family> families() {
                  "%}{{ '<think>\n\n</think>\n\n' }}{% endif %}{{ m.content + '<|im_end|>\n' }}{% endfor %}{% if "
                  "add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
                  builtin("chatml"), true});
-  for (Family& f : all)
+  for (ChatFamily& f : all)
     if (f.chat.name.empty() || f.chat.begin == "<s>" || (f.chat.system && f.chat.system->otherwise))
       f.chat.name = f.name;
   return all;
 }
 
 TEST(LearnedTemplate, FamiliesAreRecognisedByWhatTheyRender) {
-  for (const Family& f : families()) {
+  for (const ChatFamily& f : chat_families()) {
     SCOPED_TRACE(f.name);
     LearnedTemplate learned{{}, "?"};
     EXPECT_NO_THROW(learned = learn_chat_template(f.jinja, roles(), f.name));
@@ -292,7 +292,7 @@ TEST(LearnedTemplate, WhatHasAnotherFormIsSaid) {
   const auto refused = [](const std::string& jinja) {
     return message_of([&] { learn_chat_template(jinja, roles(), "folder"); });
   };
-  const std::string chatml = families()[1].jinja;
+  const std::string chatml = chat_families()[1].jinja;
   for (const auto& [from, to] : {std::pair("message['content']", "message['content'][:5]"),
                                  {"message['content']", "(message['content'] if loop.index0 < 3 else 'forgotten')"},
                                  {"'<|im_end|>'", "''"},
@@ -311,7 +311,7 @@ TEST(LearnedTemplate, WhatHasAnotherFormIsSaid) {
 // What an export writes is read back as what it was, and renders as it does.
 TEST(LearnedTemplate, AnExportSaysAllOfATemplate) {
   std::vector<ChatTemplate> all = chat_templates();
-  for (const Family& f : families()) all.push_back(f.chat);
+  for (const ChatFamily& f : chat_families()) all.push_back(f.chat);
   for (const ChatTemplate& chat : all) {
     const LearnedTemplate again = learn_chat_template(to_jinja(chat), roles(), chat.name);
     EXPECT_EQ(again.prompts_alone, "") << chat.name;
@@ -320,16 +320,16 @@ TEST(LearnedTemplate, AnExportSaysAllOfATemplate) {
   ChatTemplate odd = chat_templates().front();
   odd.begin = "a'b\\n\n\t{{ x }}{% y %}";
   const JinjaTemplate jinja(to_jinja(odd));
-  EXPECT_EQ(
-      jinja.render(Json::parse(R"({"messages": [{"role": "user", "content": "q"}], "add_generation_prompt": true})")),
-      render_chat_prompt(odd, Messages{{"user", "q"}}));
+  EXPECT_EQ(jinja.render(
+                Ordered::parse(R"({"messages": [{"role": "user", "content": "q"}], "add_generation_prompt": true})")),
+            render_chat_prompt(odd, Messages{{"user", "q"}}));
 }
 
 TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
   const std::string python = python_with("jinja2");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with jinja2";
   const Scratch scratch;
-  std::vector<Json> cases;
+  std::vector<Ordered> cases;
   std::vector<std::string> expected;
   const auto add = [&](const std::string& jinja, const ChatTemplate& chat, bool prompts_alone) {
     for (Messages messages : {Messages{{"user", "q  "}},
@@ -338,14 +338,14 @@ TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
       if (messages[0].role == "system" && !chat.system) messages.erase(messages.begin());
       const bool prompt = messages.back().role == "user";
       if (!prompt && prompts_alone) continue;
-      Json variables{
+      Ordered variables{
           {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", prompt}, {"tools", nullptr}};
       for (const ChatMessage& m : messages) variables["messages"].push_back({{"role", m.role}, {"content", m.content}});
       cases.push_back({{"template", jinja}, {"variables", variables}});
       expected.push_back(prompt ? render_chat_prompt(chat, messages) : render_chat(chat, messages).text);
     }
   };
-  for (const Family& f : families()) {
+  for (const ChatFamily& f : chat_families()) {
     add(f.jinja, f.chat, f.prompts_alone);
     add(to_jinja(f.chat), f.chat, false);
   }
