@@ -224,8 +224,9 @@ def prepare(folder, program, settings=SHORT):
     sources = [path for name in ("trainer", "kernels", "data", "tests") for path in sorted((ROOT / name).rglob("*.cpp"))]
     (folder / "book.txt").write_text("".join(path.read_text() for path in sources))
     (folder / "more.txt").write_text((ROOT / "ARCHITECTURE.md").read_text())
-    # The command's own settings stay.
-    shim = f'case " $* " in " train "* | " run "*" train "*) ;; *) exec {program} "$@" ;; esac\n' \
+    # The command's own settings stay, and so do those of a run folder, which were shortened when it was made.
+    shim = f'case " $* " in *" train runs/"*) exec {program} "$@" ;; " train "* | " run "*" train "*) ;; ' \
+           f'*) exec {program} "$@" ;; esac\n' \
            f'[[ $* != *--shrink* ]] || exec {program} "$@" --train.steps=2 --optimizer.warmup_steps=1\n' \
            f'short=()\nfor each in {" ".join(settings)}; do\n  [[ " $*" == *" ${{each%%=*}}="* ]] || short+=("--$each")\ndone\n' \
            f'exec {program} "$@" "${{short[@]}}"\n'

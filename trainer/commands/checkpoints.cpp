@@ -57,16 +57,16 @@ struct ExportedTexts {
   std::string jinja;
 };
 
-// Returns the token before every text, as the base's generation_config.json, the tokenizer's files or its pipeline say;
+// Returns the token before every text, as the base's generation_config.json, the tokenizer's pipeline or its files say;
 // else the end of a text.
 int64_t begin_of_text(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   if (generation.begin) return *generation.begin;
+  if (const std::vector<int32_t> beginning = tokenizer.beginning(); !beginning.empty()) return beginning.front();
   const TokenUse& use = tokenizer.use();
   if (const auto bos = use.roles.find("bos_token"); bos != use.roles.end())
     for (const SpecialToken& special : tokenizer.special_tokens())
       if (special.text == bos->second) return special.id;
-  const std::vector<int32_t> beginning = tokenizer.beginning();
-  return beginning.empty() ? tokenizer.end_of_text() : beginning.front();
+  return tokenizer.end_of_text();
 }
 
 ExportedTexts texts_of(const WeightSource& weights, const std::string& known, const std::string& named) {

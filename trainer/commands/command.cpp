@@ -19,8 +19,7 @@ bool is_override(const std::string& word) {
 }
 
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
-  app->add_option("config", path, "TOML file, a run folder, or the name of a recipe; without one all is as by default")
-      ->required();
+  app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
   // A first word that is an override is no file's name.

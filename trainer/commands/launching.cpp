@@ -51,7 +51,8 @@ Command run_command(CLI::App& cli) {
       "run",
       "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. A Ctrl-C, or another "
       "signal to end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), lets a training save, however long its step takes; a second "
-      "one ends it at once. In `chat` and `generate --interactive`, which get what is typed, a Ctrl-C ends the text and "
+      "one ends it at once. In `chat` and `generate --interactive`, which get what is typed, a Ctrl-C ends the text "
+      "and "
       "not the ranks. The exit status is that of the ranks");
   struct Options {
     RanksWanted wanted;
