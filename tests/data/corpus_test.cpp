@@ -58,6 +58,7 @@ TEST(Corpus, DocumentsOfEveryForm) {
     }
   PrepareOptions options = options_for({scratch.path("a.txt")}, scratch.path("none"), 0);
   options.corpus.separator = "";
+  options.special_texts = SpecialTexts::text;
   prepare(options);
   EXPECT_EQ(documents_in(scratch.path("none/train.bin")), Texts{text.substr(3)}) << "without the byte order mark";
   options = options_for({scratch.write("e.jsonl", "{\"body\": \"b\", \"text\": 1}\n")}, scratch.path("field"), 0);
