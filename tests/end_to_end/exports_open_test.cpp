@@ -59,11 +59,10 @@ class ExportsOpen : public testing::Test {
     Args command{"checkpoint", "export", run, "--out", folder};
     command.insert(command.end(), more.begin(), more.end());
     const std::string said = succeed(megalith(command), s_).out;
-    const Json generation = Json::parse(read_file(s_ / folder + "/generation_config.json"));
-    Json ends = generation.at("eos_token_id");
-    if (!ends.is_array()) ends = Json::array({ends});
     const bool several = said.find("is several tokens") != std::string::npos;
-    EXPECT_EQ(several, chat.ends_with("chatml")) << said;
+    EXPECT_EQ(several, chat.ends_with("chatml") && !is_special_) << said;
+    Json ends = Json::array({end_});
+    if (is_special_ && !chat.empty()) ends.insert(ends.begin(), 258);  // <|im_end|>
     cases_.push_back({{"folder", s_ / folder},
                       {"base", base.empty() ? Json() : Json(s_ / base)},
                       {"loader", said.find("PreTrainedTokenizerFast.from_pretrained opens it") != std::string::npos
@@ -83,6 +82,8 @@ class ExportsOpen : public testing::Test {
   const Json messages_ = {{{"role", "user"}, {"content", "How many are 2 and 3?"}},
                           {{"role", "assistant"}, {"content", "5 of them."}}};
   Json ids_, cases_ = Json::array();
+  bool is_special_ = false;  // the tokenizer has chatml's control words
+  int32_t end_ = 0;          // of a text
 };
 
 TEST_F(ExportsOpen, WithTheirIdsTheirTemplateAndTheirEnds) {
@@ -94,19 +95,31 @@ TEST_F(ExportsOpen, WithTheirIdsTheirTemplateAndTheirEnds) {
   for (int i = 0; i < 20; i++) chats += Json{{"messages", messages_}}.dump() + "\n";
   write_file(s_ / "chats.jsonl", chats);
   write_file(s_ / "chat.jsonl", chats.substr(0, chats.find('\n') + 1));
-  for (const std::string kind : {"bytes", "train:300"}) {
+  for (const std::string kind : {"bytes", "train:300", "special"}) {
     const std::string t = kind.substr(0, 5);
+    is_special_ = kind == "special";
+    if (is_special_) {
+      std::filesystem::copy(s_ / "bytes-gpt2-base", s_ / "special");
+      Json file = Json::parse(read_file(s_ / "special/tokenizer.json"));
+      for (const auto& [id, text] : {std::pair(257, "<|im_start|>"), {258, "<|im_end|>"}}) {
+        Json token = file["added_tokens"][0];
+        token.update({{"id", id}, {"content", text}});
+        file["added_tokens"].push_back(token);
+      }
+      write_file(s_ / "special/tokenizer.json", file.dump());
+    }
     prepare("book.txt", kind, t + "-book", {});
     const std::string tokenizer = t + "-book/tokenizer";
     prepare("one.txt", tokenizer, t + "-one", {"--separator", "none"});
     ids_ = ids_in(t + "-one");
+    end_ = ids_.back();
     ids_.erase(ids_.size() - 1);  // the end of the document
     for (const std::string chat : {"plain", "chatml"}) {
       prepare("chats.jsonl", tokenizer, t + "-many-" + chat, {"--template", chat});
       prepare("chat.jsonl", tokenizer, t + "-" + chat, {"--template", chat});
     }
     for (const auto& [family, choices] : families()) {
-      const std::string name = t + "-" + family, chat = t + (family == "llama" ? "-chatml" : "-plain"),
+      const std::string name = t + "-" + family, chat = t + (family == "llama" || is_special_ ? "-chatml" : "-plain"),
                         many = t + "-many-" + chat.substr(t.size() + 1);
       train_in(t + "-book", name, choices);
       add(name, name + "-base", "", "");
