@@ -193,23 +193,4 @@ std::vector<ChatMessage> messages_in(const Element& line, const ConversationFiel
   return Line(line, fields, bad).messages();
 }
 
-std::vector<std::string> fields_not_read(const Element& line, const ConversationFields& fields) {
-  std::vector<std::string> read{fields.messages};
-  if (fields.are_pairs()) read = {fields.prompt, fields.completion};
-  const bool alpaca = fields.are_pairs() ? fields.prompt == "instruction" : !member_of(line, fields.messages);
-  if (alpaca)
-    for (const char* field : {"conversations", "instruction", "input", "output", "system", "history"})
-      read.push_back(field);
-  std::vector<std::string> others;
-  simdjson::dom::object object;
-  if (line.get(object)) return others;
-  for (const auto& [key, value] : object) {
-    const std::string name(key);
-    const bool within = std::ranges::any_of(
-        read, [&](const std::string& field) { return field == name || field.starts_with(name + "."); });
-    if (!within && std::ranges::find(others, name) == others.end()) others.push_back(name);
-  }
-  return others;
-}
-
 }  // namespace megalith

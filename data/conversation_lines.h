@@ -26,7 +26,4 @@ std::string form_of(const ConversationFields& fields);
 std::vector<ChatMessage> messages_in(const simdjson::dom::element& line, const ConversationFields& fields,
                                      std::string& bad);
 
-// Returns the fields of a line that are not read.
-std::vector<std::string> fields_not_read(const simdjson::dom::element& line, const ConversationFields& fields);
-
 }  // namespace megalith

@@ -234,7 +234,8 @@ class Interpreter {
     }
     const auto is_number = [](const Ordered* v) { return v && (v->is_number() || v->is_boolean()); };
     CHECK(is_number(x) && is_number(y), "line {}: {} {} {}", e.line, kind_of(a), sign, kind_of(b));
-    const double p = x->get<double>(), q = y->get<double>();
+    const auto number = [](const Ordered& v) { return v.is_boolean() ? v.get<bool>() : v.get<double>(); };
+    const double p = number(*x), q = number(*y);
     if (sign == "<") return Value(p < q);
     if (sign == ">") return Value(p > q);
     if (sign == "<=") return Value(p <= q);
@@ -278,7 +279,13 @@ std::string JinjaTemplate::render(const nlohmann::ordered_json& variables) const
   jinja::Members all = jinja::globals();
   for (const auto& [name, value] : variables.items()) all[name] = jinja::Value(value);
   std::string out;
-  jinja::Interpreter(std::move(all)).run(program_->block, out);
+  try {
+    jinja::Interpreter(std::move(all)).run(program_->block, out);
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("the template asks of a value what it is not ({})", e.what());
+  } catch (const std::out_of_range&) {
+    FAIL("the template leaves out an argument of a function, a filter or a test");
+  }
   return out;
 }
 

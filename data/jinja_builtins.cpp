@@ -292,6 +292,7 @@ Value member_of(const Value& object, const std::string& name) {
 
 Value item_of(const Value& object, const Value& key) {
   if (key.json() && key.json()->is_string()) return member_of(object, key.json()->get<std::string>());
+  json_of(object, "an element");  // or an error
   const std::vector<Ordered> all = elements_of(object);
   int64_t at = whole_of(key, "an index");
   if (at < 0) at += std::ssize(all);
@@ -300,6 +301,7 @@ Value item_of(const Value& object, const Value& key) {
 }
 
 Value slice_of(const Value& object, const Value& from, const Value& to, const Value& by) {
+  json_of(object, "a slice");  // or an error
   const std::vector<Ordered> all = elements_of(object);
   const auto given = [](const Value& v) { return v.is_defined() && !(v.json() && v.json()->is_null()); };
   const int64_t size = std::ssize(all), step = given(by) ? whole_of(by, "a slice") : 1;

@@ -16,6 +16,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int most_nested = 200;
 
+int64_t whole_number(const Token& token) {
+  CHECK(token.text.size() <= 18, "line {}: the number {} has more than 18 digits", token.line, token.text);
+  return std::stoll(token.text);
+}
+
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -284,7 +289,7 @@ class Parser {
     for (;;) {
       if (takes(".")) {
         value = now().kind == Token::Kind::number
-                    ? with(Kind::item, "", std::move(value), literal(std::stoll(take().text)))
+                    ? with(Kind::item, "", std::move(value), literal(whole_number(take())))
                     : with(Kind::attribute, name(), std::move(value));
       } else if (takes("[")) {
         value = subscript(std::move(value));
@@ -335,8 +340,7 @@ class Parser {
       }
       case Token::Kind::number:
         if (token.text.find('.') != std::string::npos) return literal(std::stod(token.text));
-        CHECK(token.text.size() < 18, "line {}: the number {} is too large", token.line, token.text);
-        return literal(std::stoll(token.text));
+        return literal(whole_number(token));
       case Token::Kind::name:
         if (token.text == "true" || token.text == "True") return literal(true);
         if (token.text == "false" || token.text == "False") return literal(false);

@@ -36,7 +36,7 @@ const std::string& text_of(const Value& v, const std::string& what) {
 int64_t whole_of(const Value& v, const char* what) {
   const Ordered& json = json_of(v, what);
   CHECK(json.is_number_integer() || json.is_boolean(), "{} of {}, which is no whole number", what, kind_of(v));
-  return json.get<int64_t>();
+  return json.is_boolean() ? json.get<bool>() : json.get<int64_t>();
 }
 
 void dump(const Ordered& json, int indent, int depth, std::string& out) {

@@ -81,6 +81,7 @@ const std::vector<std::pair<std::string, std::string>>& rows() {
       {"{%- for m in messages %}\n    {%- if loop.first %}\n        {{- 'F' }}\n    {%- endif %}\n    {{- m.content "
        "}}\n{%- endfor %}\n",
        "Fqar"},
+      {"{{ true + 1 }}|{{ 2 * no }}|{{ 'abc'[true] }}", "2|0|b"},
       {"{% generation %}g{{ a }}{% endgeneration %}", "g3"}};
   return all;
 }
@@ -138,6 +139,11 @@ TEST(Jinja, WhatIsWrongIsSaid) {
   EXPECT_ERROR(render("{{ raise_exception('No such role: ' + 'x') }}"), "No such role: x");
   EXPECT_ERROR(render("{{ 1 // 0 }}"), "division by 0");
   EXPECT_ERROR(render("{{ absent.x }}"), "absent, which is undefined");
+  EXPECT_ERROR(render("{{ absent[1:] }}"), "absent, which is undefined");
+  EXPECT_ERROR(render("{{ absent[0] }}"), "absent, which is undefined");
+  EXPECT_ERROR(render("{{ 9999999999999999999 }}"), "more than 18 digits");
+  EXPECT_ERROR(render("{{ list.9999999999999999999 }}"), "more than 18 digits");
+  EXPECT_ERROR(render("{{ t.find() }}"), "leaves out an argument");
 }
 
 // Another's template neither hangs nor fills the memory.

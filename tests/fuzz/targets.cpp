@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/generation_config.h"
 #include "checkpoints/hdf5_file.h"
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
@@ -16,6 +17,7 @@
 #include "data/bpe_names.h"
 #include "data/bpe_tokenizer.h"
 #include "data/chat_template.h"
+#include "data/jinja.h"
 #include "data/token_formats.h"
 #include "data/tokenizer_json.h"
 #include "kernels/system/files.h"
@@ -85,6 +87,27 @@ bool read_chat_template(std::string_view bytes) {
     const RenderedChat rendered = render_chat(chat, messages);
     expect(rendered.counts.size() == 1 && rendered.counts[0].end <= rendered.text.size(),
            "an answer that is not there");
+  });
+}
+
+// A template of somebody else, over a conversation; and what it writes is a text.
+bool read_jinja(std::string_view bytes) {
+  static const nlohmann::ordered_json variables = {
+      {"messages", {{{"role", "system"}, {"content", "s"}}, {{"role", "user"}, {"content", "q"}}}},
+      {"add_generation_prompt", true},
+      {"bos_token", "<s>"}};
+  return refused_or([&] {
+    const std::string text = JinjaTemplate(std::string(bytes)).render(variables);
+    const std::string literal = JinjaTemplate("{{ " + jinja_literal(text) + " }}").render(variables);
+    expect(literal == text || text.find('\r') != std::string::npos, "a literal of a text is another text");
+  });
+}
+
+bool read_generation(std::string_view bytes) {
+  return refused_or([&] {
+    const GenerationConfig read = generation_config(bytes, "generation_config.json");
+    expect(!read.temperature || *read.temperature >= 0, "a temperature below 0");
+    expect(!read.top_p || (0 <= *read.top_p && *read.top_p <= 1), "a share that is none");
   });
 }
 
@@ -254,7 +277,9 @@ const std::vector<Target>& targets() {
                                           {"merges_txt", read_merges_txt},
                                           {"tokenizer_json", read_tokenizer},
                                           {"layout", read_layout},
-                                          {"chat_template", read_chat_template}};
+                                          {"chat_template", read_chat_template},
+                                          {"jinja", read_jinja},
+                                          {"generation_config_json", read_generation}};
   return all;
 }
 

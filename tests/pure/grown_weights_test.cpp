@@ -11,13 +11,14 @@
 namespace megalith {
 namespace {
 
-const std::string table = "parameters/wte.weight", head = "parameters/lm_head.weight", other = "parameters/ln_f.weight";
+const std::string grown_table = "parameters/wte.weight", grown_head = "parameters/lm_head.weight",
+                  kept_norm = "parameters/ln_f.weight";
 
 // Columns with the means 10 and -3 and the deviations 2 and 0.
 std::unique_ptr<TensorSource> base() {
   const MemorySource::Values matrix{{4, 2}, {8, -3, 12, -3, 8, -3, 12, -3}};
-  return std::make_unique<MemorySource>(
-      std::map<std::string, MemorySource::Values>{{table, matrix}, {head, matrix}, {other, {{2}, {5, 6}}}});
+  return std::make_unique<MemorySource>(std::map<std::string, MemorySource::Values>{
+      {grown_table, matrix}, {grown_head, matrix}, {kept_norm, {{2}, {5, 6}}}});
 }
 
 std::vector<float> whole(TensorSource& source, const std::string& name) {
@@ -30,7 +31,7 @@ std::vector<float> whole(TensorSource& source, const std::string& name) {
 TEST(GrownWeights, AddedRowsAreDrawnAsTheBasesColumnsAre) {
   constexpr int64_t rows = 4004;
   GrownSource source(base(), rows, 1);
-  for (const std::string& name : {table, head}) {
+  for (const std::string& name : {grown_table, grown_head}) {
     EXPECT_EQ(source.shape(name), (std::vector<int64_t>{rows, 2}));
     const std::vector<float> all = whole(source, name);
     EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + 8), whole(*base(), name));
@@ -43,14 +44,14 @@ TEST(GrownWeights, AddedRowsAreDrawnAsTheBasesColumnsAre) {
     EXPECT_NEAR(sum / 4000, 10, 4 * 2 / std::sqrt(4000.0)) << "four standard errors";
     EXPECT_NEAR(std::sqrt(squares / 4000), 2, 4 * 2 / std::sqrt(8000.0));
   }
-  EXPECT_EQ(whole(source, other), (std::vector<float>{5, 6}));
+  EXPECT_EQ(whole(source, kept_norm), (std::vector<float>{5, 6}));
 }
 
 TEST(GrownWeights, DependOnTheSeedAloneAndNotOnTheLayout) {
   GrownSource source(base(), 9, 7), again(base(), 9, 7), another(base(), 9, 8);
-  for (const std::string& name : {table, head}) test::expect_parts_of_columns(source, name);
-  EXPECT_EQ(whole(source, table), whole(again, table));
-  EXPECT_NE(whole(source, table), whole(another, table));
+  for (const std::string& name : {grown_table, grown_head}) test::expect_parts_of_columns(source, name);
+  EXPECT_EQ(whole(source, grown_table), whole(again, grown_table));
+  EXPECT_NE(whole(source, grown_table), whole(another, grown_table));
 }
 
 }  // namespace
