@@ -11,6 +11,7 @@
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/safetensors_folder.h"
 #include "kernels/system/files.h"
+#include "tests/checkpoints/raw_safetensors.h"
 #include "tests/data/scratch.h"
 #include "trainer/checkpointing/weight_source.h"
 
@@ -208,6 +209,37 @@ TEST(DecoderExport, AModelFromScratchIsOfTheFamilyThatHasItsChoices) {
     EXPECT_EQ(again.model.size_of_head(), row.model.size_of_head());
     EXPECT_EQ(again.model.norm_epsilon, row.model.norm_epsilon);
     EXPECT_EQ(again.model.rotary_factor, row.model.rotary_factor);
+  }
+}
+
+// A head beside a tied table is the table, in every row.
+TEST(DecoderExport, ATiedHeadIsTheTableInEveryRow) {
+  const test::Scratch scratch;
+  const ModelConfig model = modern_model();
+  CountingSource source(model);
+  const std::string out = scratch.path("out"), path = out + "/model.safetensors";
+  export_hugging_face(source, model, stored_parameters(model), out);
+  const std::map<std::string, test::Raw> whole = test::parse(read_file(path));
+  const auto opened = [&](const test::Raw& head) {
+    std::vector<std::pair<std::string, test::Raw>> all(whole.begin(), whole.end());
+    all.emplace_back("lm_head.weight", head);
+    std::filesystem::remove(path);
+    write_file(path, test::safetensors(all));
+    try {
+      open_weights(out);
+      return std::string();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  const test::Raw table = whole.at("model.embed_tokens.weight");
+  EXPECT_EQ(opened(table), "");
+  const auto rows = static_cast<size_t>(model.vocab), row_bytes = table.bytes.size() / rows;
+  for (size_t row = 0; row < rows; row++) {
+    test::Raw head = table;
+    head.bytes[row * row_bytes + row_bytes - 1]++;
+    EXPECT_NE(opened(head).find(fmt::format("row {} of lm_head.weight differs", row)), std::string::npos)
+        << row << ": " << opened(head);
   }
 }
 
