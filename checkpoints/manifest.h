@@ -59,7 +59,7 @@ class RemovedCheckpoint : public Error {
 void check_still_there(const std::string& folder);
 
 // Returns what `read` reads of the checkpoint in a folder that was there. RemovedCheckpoint in place of any Error once
-// it is not: a run beside this process may remove checkpoints (checkpoint.keep), which is no damage.
+// it is not: a run beside this process may remove checkpoints (checkpoint.keep), which is not damage.
 template <class Read>
 auto while_there(const std::string& folder, const Read& read) {
   try {

@@ -9,8 +9,8 @@
 
 namespace megalith {
 
-// Returns the elements of the array that `array` gives, each on a line of its own; bytes behind the array come as they
-// are. Nothing but brackets and strings is looked at: whoever parses the lines says what is wrong with them. `path`
+// Returns the elements of the array that `array` gives, each on a line of its own; bytes after the array come as they
+// are. Nothing but brackets and strings is looked at: the parser of the lines reports their errors. `path`
 // names the file in the Error of an array that does not end.
 std::unique_ptr<ByteSource> elements_as_lines(std::unique_ptr<ByteSource> array, std::string path);
 

@@ -89,7 +89,7 @@ std::vector<Messages> conversations(bool with_system, bool prompts) {
   return all;
 }
 
-// Returns the first difference between the two over such conversations; "" if there is none.
+// Returns the first difference between the two over such conversations; "" if there is not one.
 std::string difference(const Foreign& foreign, const ChatTemplate& chat, bool prompts) {
   for (const bool with_system : {false, true}) {
     if (with_system && !chat.system) continue;
@@ -156,9 +156,9 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   const auto open = cut_at(foreign.render({question}, false), {asked_first});
   const std::string &head_and_user = first[0], &to_answer = first[1], &behind = whole[2];
   CHECK(turns[0] == head_and_user && turns[3] == to_answer,
-        "what it writes around a message depends on those behind it");
+        "what it writes around a message depends on those after it");
   CHECK(turns[1].starts_with(to_answer), "an earlier answer does not stand where a new one begins");
-  CHECK(turns[2].starts_with(behind), "what it writes behind an answer depends on what follows");
+  CHECK(turns[2].starts_with(behind), "what it writes after an answer depends on what follows");
   ChatTemplate chat;
   chat.name = name;
   chat.user.before = turns[2].substr(behind.size());

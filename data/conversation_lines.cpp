@@ -95,7 +95,7 @@ class Line {
     if (!value || says_nothing(*value)) return;
     simdjson::dom::array turns;
     if (value->get(turns)) {
-      bad_ = fmt::format("an object whose \"history\" is no list but {}", kind_of(*value));
+      bad_ = fmt::format("an object whose \"history\" is not a list but {}", kind_of(*value));
       return;
     }
     for (const Element& turn : turns) {
@@ -113,8 +113,8 @@ class Line {
   void turns(const std::string& field, const Element& list, const char* role_key, const char* content_key) {
     simdjson::dom::array all;
     if (list.get(all)) {
-      bad_ =
-          fmt::format("an object whose \"{}\" is no list but {}; a line is {}", field, kind_of(list), form_of(fields_));
+      bad_ = fmt::format("an object whose \"{}\" is not a list but {}; a line is {}", field, kind_of(list),
+                         form_of(fields_));
       return;
     }
     if (role_key == std::string_view("from")) system();

@@ -22,7 +22,7 @@ namespace megalith {
 // What a line is to look like, for messages.
 std::string form_of(const ConversationFields& fields);
 
-// Returns the messages of a line, an object; or sets `bad` to what is wrong with it.
+// Returns the messages of a line, an object; or sets `bad` to a description of its error.
 std::vector<ChatMessage> messages_in(const simdjson::dom::element& line, const ConversationFields& fields,
                                      std::string& bad);
 

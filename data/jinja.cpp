@@ -204,7 +204,7 @@ class Interpreter {
     const Expression& callee = *e.of[0];
     const Value function = value(callee);
     const auto* f = std::get_if<Function>(&function);
-    CHECK(f, "line {}: {} is called, and is no function that is known", e.line,
+    CHECK(f, "line {}: {} is called, and is not a function that is known", e.line,
           callee.text.empty() ? kind_of(function) : callee.text);
     return (*f)(arguments(e));
   }

@@ -16,7 +16,7 @@ namespace megalith {
 
 class JinjaTemplate {
  public:
-  // Error: what is no template, with its line.
+  // Error: what is not a template, with its line.
   explicit JinjaTemplate(std::string text);
   ~JinjaTemplate();
   JinjaTemplate(JinjaTemplate&&) noexcept;

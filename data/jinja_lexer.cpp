@@ -111,7 +111,7 @@ class Lexer {
       end = at_ + (pair == pairs.end() ? 1 : 2);
       const std::string symbol = text_.substr(at_, end - at_);
       CHECK(std::string_view("+-*/%~=<>!|.,:()[]{}").find(symbol[0]) != std::string_view::npos,
-            "line {}: `{}` is no word of a template", line_, symbol);
+            "line {}: `{}` is not a word of a template", line_, symbol);
       if (symbol == "(" || symbol == "[" || symbol == "{") depth_++;
       if (symbol == ")" || symbol == "]" || symbol == "}") depth_--;
       add(Token::Kind::symbol, symbol);
@@ -132,7 +132,7 @@ class Lexer {
         try {  // JSON's escapes of four digits are these
           value += parse_json("\"\\u" + text_.substr(at + 1, 4) + "\"").get<std::string>();
         } catch (const nlohmann::json::exception&) {
-          FAIL("line {}: \\u{} is no character", line_, text_.substr(at + 1, 4));
+          FAIL("line {}: \\u{} is not a character", line_, text_.substr(at + 1, 4));
         }
         at += 4;
       } else {

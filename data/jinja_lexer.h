@@ -13,8 +13,8 @@ struct Token {
   size_t line;
 };
 
-// Returns the texts of a template and the words inside of {{ }} and {% %}, with Kind::end behind them. As
-// `transformers` has it, the first newline behind a block is dropped (trim_blocks), and so are blanks before a block at
+// Returns the texts of a template and the words inside of {{ }} and {% %}, with Kind::end after them. As
+// `transformers` has it, the first newline after a block is dropped (trim_blocks), and so are blanks before a block at
 // the begin of a line (lstrip_blocks). Error: with the line.
 std::vector<Token> words_of(const std::string& text);
 

@@ -30,12 +30,12 @@ const Ordered& json_of(const Value& v, const char* what) {
 }
 const std::string& text_of(const Value& v, const std::string& what) {
   const Ordered* json = v.json();
-  CHECK(json && json->is_string(), "{} of {}, which is no text", what, kind_of(v));
+  CHECK(json && json->is_string(), "{} of {}, which is not a text", what, kind_of(v));
   return json->get_ref<const std::string&>();
 }
 int64_t whole_of(const Value& v, const char* what) {
   const Ordered& json = json_of(v, what);
-  CHECK(json.is_number_integer() || json.is_boolean(), "{} of {}, which is no whole number", what, kind_of(v));
+  CHECK(json.is_number_integer() || json.is_boolean(), "{} of {}, which is not a whole number", what, kind_of(v));
   return json.is_boolean() ? json.get<bool>() : json.get<int64_t>();
 }
 

@@ -43,7 +43,7 @@ bool says_nothing(const simdjson::dom::element& value) {
 std::string_view text_in(const simdjson::dom::element& value, const std::string& what, std::string& bad) {
   std::string_view text;
   if (value.get(text))
-    bad = fmt::format("{} is no string but {}; write it as one", what, kind_of(value));
+    bad = fmt::format("{} is not a string but {}; write it as one", what, kind_of(value));
   else if (std::memchr(text.data(), 0, text.size()) != nullptr)
     bad = fmt::format("{} holds a NUL character; take it out", what);
   return text;

@@ -5,8 +5,8 @@
 // 1) / T samples. Those of a masked stream are its sequences of examples (packs.h). sample_order.h maps the run's
 // samples to those of streams. Any number of threads may call it at once.
 //
-// A Loader begins with the first sample of every stream. go_on() has a run whose data has changed go on in each where
-// it was (source_course.h); samples of the rest of an epoch are T tokens of its stretches, one behind the other.
+// A Loader begins with the first sample of every stream. go_on() has a run whose data has changed continue in each
+// where it was (source_course.h); samples of the rest of an epoch are T tokens of its stretches, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ class Loader {
   // The rest of an epoch.
   struct Rest {
     Stretches stretches;
-    std::vector<int64_t> ends;           // of the stretches, one behind the other
+    std::vector<int64_t> ends;           // of the stretches, one after the other
     std::shared_ptr<const Packs> packs;  // of a masked stream
   };
   const Packs* packs_of(const Sample& sample) const;

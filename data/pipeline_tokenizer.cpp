@@ -269,7 +269,7 @@ class PipelineEncoder final : public Encoder {
 
   using Places = std::vector<TextRange>;  // null: they are not asked for
 
-  // What the begin of a text is: that of all, that of a piece behind an added token, or a cut.
+  // What the begin of a text is: that of all, that of a piece after an added token, or a cut.
   enum class Begin { text, piece, cut };
 
   void encode(std::string_view text, Begin begins, std::vector<int32_t>& out, Places* places) {

@@ -206,7 +206,8 @@ ChatTemplate template_of(const PrepareOptions& options, const Tokenizer* tokeniz
   use.roles["eos_token"] = end_of_text_name;
   LearnedTemplate learned = named_chat_template(options.examples.chat_template, tokenizer ? tokenizer->use() : use);
   CHECK(learned.prompts_alone.empty(),
-        "--template {}: it writes whole conversations, which training takes, otherwise than those that go on: {}. Name "
+        "--template {}: it writes whole conversations, which training takes, otherwise than those that continue: {}. "
+        "Name "
         "another: chatml, llama3, mistral, zephyr, plain, or a file (data/chat_template.h)",
         options.examples.chat_template, learned.prompts_alone);
   return std::move(learned.chat);

@@ -21,7 +21,7 @@ SampleOrder::SampleOrder(std::vector<int64_t> sizes, Blend blend, bool shuffle, 
     const SourceBegin& b = begins_[i];
     const int64_t most = b.rest > 0 ? b.rest : sizes_[i];
     CHECK(first_ >= 0 && b.epoch >= 0 && b.rest >= 0 && b.taken >= 0 && b.taken <= most,
-          "source {} of an order begins in epoch {} behind {} of {} samples", i, b.epoch, b.taken, most);
+          "source {} of an order begins in epoch {} after {} of {} samples", i, b.epoch, b.taken, most);
   }
 }
 

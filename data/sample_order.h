@@ -5,8 +5,8 @@
 // others is at position k % S of epoch k / S. With shuffle the position goes through a permutation drawn from (seed,
 // the source's key, epoch); without, samples come in the order of the files.
 //
-// A run whose data has changed goes on with another order, in which each source begins where it was
-// (source_course.h): behind some samples of an epoch or, where its samples are cut in another way since, with the rest
+// A run whose data has changed continues with another order, in which each source begins where it was
+// (source_course.h): after some samples of an epoch or, where its samples are cut in another way since, with the rest
 // of an epoch, which has samples of its own.
 #pragma once
 

@@ -24,7 +24,7 @@ Stretches merged(Stretches all) {
   return result;
 }
 
-// Returns the tokens at these places, which ascend, of the stretches one behind the other.
+// Returns the tokens at these places, which ascend, of the stretches one after the other.
 Stretches part_of(const Stretches& stretches, const Stretches& places) {
   Stretches found;
   int64_t at = 0;  // place of the stretch
@@ -42,7 +42,7 @@ Stretches part_of(const Stretches& stretches, const Stretches& places) {
   return found;
 }
 
-// The last token of a source is no input, since nothing follows it.
+// The last token of a source is not an input, since nothing follows it.
 Stretches all_of(const SampleCut& cut) { return {{0, cut.masked ? cut.tokens : cut.tokens - 1}}; }
 
 }  // namespace
@@ -63,7 +63,7 @@ void SourceCourse::cut(const SampleCut& cut, const TokenStream* stream) {
   if (cut_ == cut) return;
   CHECK(!cut_ || (cut.tokens >= cut_->tokens && cut.masked == cut_->masked),
         "a source had {} tokens and has {}: it is another one", cut_ ? cut_->tokens : 0, cut.tokens);
-  CHECK(!cut.masked || stream, "the examples of a masked source are needed to go on in it");
+  CHECK(!cut.masked || stream, "the examples of a masked source are needed to continue in it");
   std::optional<Stretches> left;
   if (cut_ && (rest_ || taken_ > 0)) {
     left = unseen();

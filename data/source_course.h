@@ -1,8 +1,8 @@
 // Where a source of tokens is in a run whose data changes: which of its tokens the present epoch has not had yet. A
 // pure function of how the source was cut into samples and of how many it gave. Belongs to one thread.
 //
-// While nothing about the cutting changes, a source goes on in its order. Where it changes (longer sequences, a file
-// that grew, another seed), the samples of the epoch's rest are cut anew: its stretches of tokens, one behind the
+// While nothing about the cutting changes, a source continues in its order. Where it changes (longer sequences, a file
+// that grew, another seed), the samples of the epoch's rest are cut anew: its stretches of tokens, one after the
 // other, in sequences of the new length; so no token comes twice in an epoch. What fills no sequence at the end is left
 // out of this epoch. Of a masked source the rest is the examples that did not come yet, packed anew.
 #pragma once

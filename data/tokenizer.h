@@ -40,7 +40,7 @@ class Encoder {
   virtual void encode_places_inside(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) {
     encode_places(text, out, places);
   }
-  // As encode(), for a text that goes on from a cut (Tokenizer::last_cut).
+  // As encode(), for a text that continues from a cut (Tokenizer::last_cut).
   virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };
 

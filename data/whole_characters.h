@@ -9,8 +9,8 @@ namespace megalith {
 // Returns the text without the beginning of a character at its end; bytes that are no UTF-8 stay.
 std::string_view whole_characters(std::string_view text);
 
-// Returns the text with U+FFFD for bytes that are no UTF-8: one for each beginning of a character that does not go on,
-// and for each other byte, as Python's errors="replace" has it.
+// Returns the text with U+FFFD for bytes that are not UTF-8: one for each beginning of a character that does not
+// continue, and for each other byte, as Python's errors="replace" has it.
 std::string valid_utf8(std::string_view bytes);
 
 // Holds back the beginning of a character until the rest has come. What it returns is UTF-8.

@@ -27,8 +27,8 @@ void for_each_json_line(std::string_view text, const std::string& path,
 // Returns whether a value says nothing: null, false, or an empty list, object or text.
 bool says_nothing(const nlohmann::json& value);
 
-// Returns the first key of an object that is not known and says something; "" if there is none. What programs of others
-// write is read by the keys that are known here: another may change what the rest means.
+// Returns the first key of an object that is not known and says something; "" if there is not one. What programs of
+// others write is read by the keys that are known here: another may change what the rest means.
 std::string unknown_key(const nlohmann::json& object, const std::function<bool(const std::string& key)>& is_known);
 
 // Returns the value, or throws nlohmann::json::type_error: the library iterates over a scalar as if it were a list.

@@ -148,9 +148,9 @@ TEST(Conversations, WhatIsNoneIsSaidWithItsLine) {
   };
   fails(R"({"messages": [{"role": "assistant", "content": "x"}]})", "x.jsonl, line 2 (at byte", "user is due");
   fails(R"({"messages": [{"role": "user"}]})", "line 2", "message 1 of 1 has no \"content\"");
-  fails(R"({"messages": [{"role": "user", "content": null}]})", "\"content\" that is no string but null");
+  fails(R"({"messages": [{"role": "user", "content": null}]})", "\"content\" that is not a string but null");
   fails(R"({"messages": ["x"]})", "message 1 of 1 is a string");
-  fails(R"({"messages": "x"})", "\"messages\" is no list but a string");
+  fails(R"({"messages": "x"})", "\"messages\" is not a list but a string");
   fails(R"({"messages": []})", "there is no message");
   fails(R"({"text": "x"})", "without \"messages\"", "--prompt-field and --completion-field");
   fails("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "not UTF-8", "0xff");

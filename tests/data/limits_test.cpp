@@ -120,7 +120,7 @@ TEST(TokenizerConfig, RolesAndTheTemplateAreKept) {
   }
 }
 
-// Metaspace's scheme `first` puts a blank before the text alone, and not before each message behind a special token.
+// Metaspace's scheme `first` puts a blank before the text alone, and not before each message after a special token.
 TEST(ChatEncoder, TextsBehindSpecialTokensAreNotBeginnings) {
   Json file = changed(of_characters(), "/normalizer", "null");
   file["pre_tokenizer"] =

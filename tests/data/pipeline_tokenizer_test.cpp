@@ -254,7 +254,7 @@ TEST(PipelineTokenizer, WhatHasNoTokenIsUnknown) {
   EXPECT_EQ(ids(false, false, "xyb"), (Ids{blank, 0, 0, b_}));
   EXPECT_EQ(ids(true, false, "x\xc3\xbf"), (Ids{blank, 0})) << "at the end too";
   EXPECT_EQ(ids(true, true, "xb"), (Ids{blank, first_byte + 'x', b_}));
-  // A vocabulary without the byte of x: `tokenizers` 0.23 writes the unknown token behind bytes that follow it.
+  // A vocabulary without the byte of x: `tokenizers` 0.23 writes the unknown token after bytes that follow it.
   Json some = of_characters();
   Json& vocab = some["model"]["vocab"];
   vocab["another"] = vocab.at("<0x78>");

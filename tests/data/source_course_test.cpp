@@ -1,4 +1,4 @@
-// A source goes on where it was, in whatever way its samples are cut since: within an epoch no token comes twice, and
+// A source continues where it was, in whatever way its samples are cut since: within an epoch no token comes twice, and
 // none is left out but what fills no sample.
 #include "data/source_course.h"
 

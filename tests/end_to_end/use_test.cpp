@@ -134,7 +134,7 @@ TEST_F(UseOfModels, AFolderIsObeyed) {
   write_file(s_ / "base/generation_config.json", all.dump());
   EXPECT_EQ(generate({}).out, "ab\n");
   EXPECT_GT(generate({"--min-new-tokens", "5", "--show-special-tokens"}).out.size(), 7u);
-  // A template of a form that is not known is no reason to take another.
+  // A template of a form that is not known is not a reason to take another.
   Json config = json_in(s_ / "base/tokenizer_config.json");
   config["chat_template"] = "{% for m in messages %}{{ m.content[:3] }}<|im_end|>{% endfor %}";
   write_file(s_ / "base/tokenizer_config.json", config.dump());

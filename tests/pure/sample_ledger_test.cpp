@@ -43,7 +43,7 @@ Data data_of(const std::vector<Source>& sources, int64_t length = 10, uint64_t s
   return data;
 }
 
-// Follows a run that goes on after each 4 samples with the next of these data. Returns where its sources begin.
+// Follows a run that continues after each 4 samples with the next of these data. Returns where its sources begin.
 std::vector<std::vector<SourceBegin>> begins_of(const std::vector<Data>& all, nlohmann::json& state) {
   std::vector<std::vector<SourceBegin>> begins;
   int64_t step = 0;
@@ -114,12 +114,12 @@ TEST(Audit, FollowsChangesAndFindsWhatIsRepeated) {
   const Audit well = audit(metrics, {}, orders_from(state["orders"]));
   EXPECT_EQ(well.violation, "");
   EXPECT_SAYS(fmt::format("{}", fmt::join(well.lines, "\n")), "from step 3 on", "from step 4 on", "from step 6 on",
-              "each source goes on where it was", "of the rest of epoch");
+              "each source continues where it was", "of the rest of epoch");
   for (const auto& [record, source, key, value] :
        {std::tuple(1, 1, "taken", 3), {2, 0, "rest", 9}, {2, 0, "epoch", 1}, {3, 0, "rest", 15}}) {
     nlohmann::json orders = state["orders"];
     orders[static_cast<size_t>(record)]["sources"][static_cast<size_t>(source)]["begin"][key] = value;
-    EXPECT_SAYS(audit(metrics, {}, orders_from(orders)).violation, "goes on");
+    EXPECT_SAYS(audit(metrics, {}, orders_from(orders)).violation, "continues");
   }
 }
 

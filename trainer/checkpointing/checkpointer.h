@@ -75,10 +75,10 @@ class Checkpointer {
   };
   const Origin& origin() const { return origin_; }
 
-  // Collective, after resume(), with a fingerprint. Has `data` come in the order in which the run goes on, each source
-  // where it was, and says what has changed. Checkpoints tell of that order from now on.
+  // Collective, after resume(), with a fingerprint. Has `data` come in the order in which the run continues, each
+  // source where it was, and says what has changed. Checkpoints tell of that order from now on.
   void go_on_in(Loader& data);
-  // Returns how many tokens the run has trained on, up to its first so many samples.
+  // Returns how many tokens the run has trained on, in its first `samples` samples.
   int64_t tokens_of(int64_t samples) const {
     return tokens_of_samples(orders_, samples, config_.batch.sequence_length);
   }

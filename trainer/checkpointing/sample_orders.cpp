@@ -207,18 +207,18 @@ std::vector<std::string> describe_change(const Json& orders, const Loader& data)
     const std::string& name = last.sources[i].name;
     keys.insert(b.key);
     if (b.rest > 0)
-      lines.push_back(fmt::format("{} goes on in epoch {} with the {} of it that did not come yet: {} of {}", name,
+      lines.push_back(fmt::format("{} continues in epoch {} with the {} of it that did not come yet: {} of {}", name,
                                   b.epoch, counted(tokens_in(*data.rest(i)), "token"), counted(b.rest, "sample"),
                                   data.sequence_length()));
     else if (b.taken == 0)
       lines.push_back(fmt::format("{} begins with epoch {}", name, b.epoch));
     else
-      lines.push_back(fmt::format("{} goes on in epoch {} behind {} of its {}", name, b.epoch, b.taken,
+      lines.push_back(fmt::format("{} continues in epoch {} after {} of its {}", name, b.epoch, b.taken,
                                   counted(data.order().sizes()[i], "sample")));
   }
   for (size_t i = 0; i < before.sources.size(); i++)
     if (!keys.contains(before.order.begins()[i].key))
-      lines.push_back(fmt::format("{} is left, after {:.3g} epochs of it; it goes on there if it comes back",
+      lines.push_back(fmt::format("{} is left, after {:.3g} epochs of it; it continues there if it comes back",
                                   before.sources[i].name, before.order.epochs(i, last.sample)));
   return lines;
 }

@@ -1,5 +1,5 @@
 // The orders in which the samples of a run came: a checkpoint lists them ("orders", checkpoints/FORMAT.md), and a run
-// whose data has changed goes on from the list in each source where it was.
+// whose data has changed continues from the list in each source where it was.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,17 +28,17 @@ struct OrderRecord {
 OrderRecord order_from(const nlohmann::json& json);
 std::vector<OrderRecord> orders_from(const nlohmann::json& orders);
 
-// Returns the "orders" of a run that goes on from `state` (null: from the beginning) behind so many steps and samples,
-// with the sources of `data`, which `here` describes. A source is known again by its tokens, whatever its name and its
-// place in the list, and also where it grew.
+// Returns the "orders" of a run that continues from `state` (null: from the beginning) after this many steps and
+// samples, with the sources of `data`, which `here` describes. A source is known again by its tokens, whatever its name
+// and its place in the list, and also where it grew.
 nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here,
                            const Loader& data);
 
 // Has `data` come in the last of these orders. Error: its sources are not those of the order.
 void follow(const nlohmann::json& orders, Loader& data);
 
-// Returns a line for each source of the last order, and each that is left behind: where it goes on. Empty where there
-// is one order alone.
+// Returns a line for each source of the last order, and each that is no longer read: where it continues. Empty where
+// there is one order alone.
 std::vector<std::string> describe_change(const nlohmann::json& orders, const Loader& data);
 
 // Returns how many tokens the first samples of a run had. `sequence_length`: of orders that do not say.

@@ -47,10 +47,12 @@ std::string find_weights(const std::string& path) {
         "checkpoint.init_from",
         path);
   if (is_hugging_face_folder(path) || fs::exists(folder / "manifest.json")) return path;
-  for (const fs::path& directory : {folder, folder / "checkpoints"}) {
-    const std::vector<std::string> found = list_checkpoints(directory.string());
-    if (!found.empty()) return found.front();
-  }
+  // A run may replace its only checkpoint between the moment when its name is read and that when it is looked at.
+  for (int tries = 0; tries < 3; tries++)
+    for (const fs::path& directory : {folder, folder / "checkpoints"}) {
+      const std::vector<std::string> found = list_checkpoints(directory.string());
+      if (!found.empty()) return found.front();
+    }
   FAIL(
       "{} is not a checkpoint and contains no complete one; name a step-* folder, its parent, a run folder or a "
       "Hugging Face folder",

@@ -22,7 +22,7 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
   app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
-  // A first word that is an override is no file's name.
+  // A first word that is an override does not name a file.
   app->parse_complete_callback([&path, &overrides] {
     std::error_code absent;
     if (!is_override(path) || std::filesystem::exists(path, absent)) return;

@@ -24,7 +24,7 @@ std::optional<std::string> typed_line(const Session& session, Dialogue& dialogue
                                       std::string_view after_ctrl_c);
 
 // Prints texts in the order of prompts and samples: the first that has not ended as it arrives, while later ones wait.
-// Bytes that are no UTF-8 become U+FFFD. As JSON, prints a line for each ended text; otherwise each after its prompt,
+// Bytes that are not UTF-8 become U+FFFD. As JSON, prints a line for each ended text; otherwise each after its prompt,
 // with a line between them.
 class TextPrinter {
  public:

@@ -55,7 +55,7 @@ struct TextSink {
 int64_t continue_texts(Decoder& decoder, const Session& session, const Tokenizer& tokenizer,
                        const std::vector<std::vector<int32_t>>& prompts, const Generation& how, const TextSink& sink);
 
-// Returns the next token by a row of logits, behind those of the text: number `number` of sample `sample`. These stand
+// Returns the next token by a row of logits, after those of the text: number `number` of sample `sample`. These stand
 // for the end of the text and for logits that are not finite.
 constexpr int32_t text_is_over = -1, logits_not_finite = -2;
 int32_t next_token(std::span<const float> logits, const Tokenizer& tokenizer, const Sampling& sampling,

@@ -39,7 +39,7 @@ bool share_memory() {
 
 namespace {
 
-// Ends the process if it lives longer than so many seconds.
+// Ends the process if it lives longer than this many seconds.
 class StartWatch {
  public:
   explicit StartWatch(double seconds) {

@@ -8,7 +8,7 @@ namespace megalith {
 // The library's own line about itself. May be asked for without a session.
 std::string mpi_version();
 
-// MPI_Init to MPI_Finalize. A start that takes longer than so many seconds ends the process with a message: MPI_Init
+// MPI_Init to MPI_Finalize. A start that takes longer than this many seconds ends the process with a message: MPI_Init
 // waits for ever for a rank that does not come.
 class MpiSession : public Session {
  public:

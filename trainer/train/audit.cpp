@@ -159,7 +159,7 @@ class Epochs {
     return source;
   }
 
-  // A source that goes on, maybe cut in another way.
+  // A source that continues, maybe cut in another way.
   Source gone_on(Source source, const OrderRecord& record, size_t i, int64_t step) {
     const SourceBegin& begin = record.order.begins()[i];
     const SampleCut cut = record.cut_of(i);
@@ -168,7 +168,7 @@ class Epochs {
       const bool ended = source.absent == 0 && begin.epoch == source.epoch + 1 && begin.taken == 0;
       const auto taken = std::ssize(source.seen) - source.absent;
       require(ended || (begin.epoch == source.epoch && begin.taken == taken && (begin.rest > 0) == source.of_rest),
-              "step {}: {} goes on behind {} samples of epoch {}, but it was behind {} of epoch {}", step, source.name,
+              "step {}: {} continues after {} samples of epoch {}, but it was after {} of epoch {}", step, source.name,
               begin.taken, begin.epoch, taken, source.epoch);
       return source;
     }
@@ -183,7 +183,7 @@ class Epochs {
         begin.taken == 0 && ((untouched && begin.rest == 0 && begin.epoch == source.epoch) ||
                              (!untouched && begin.epoch == source.epoch && begin.rest == rest && rest > 0) ||
                              (!untouched && next && (cut.masked || rest == 0))),
-        "step {}: {} goes on with {} samples of the rest of epoch {}, but {} tokens of epoch {} are left, which are "
+        "step {}: {} continues with {} samples of the rest of epoch {}, but {} tokens of epoch {} are left, which are "
         "{}: samples come twice or are left out",
         step, source.name, begin.rest, begin.epoch, unseen, source.epoch, rest);
     if (next) whole_epochs_[source.name] += source.whole;
@@ -236,7 +236,7 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
           orders[next - 1].counts_from_start ? "an older Megalith read its place in the new order, so samples may have "
                                                "come twice or never, and epochs "
                                                "are counted anew"
-                                             : "each source goes on where it was"));
+                                             : "each source continues where it was"));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
       lines.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so they were read but not trained on",
