@@ -28,7 +28,7 @@ const Ordered& json_of(const Value& v, const char* what) {
   CHECK(json, "{} of {}", what, kind_of(v));
   return *json;
 }
-const std::string& text_of(const Value& v, const std::string& what) {
+const std::string& text_of(const Value& v, const char* what) {
   const Ordered* json = v.json();
   CHECK(json && json->is_string(), "{} of {}, which is not a text", what, kind_of(v));
   return json->get_ref<const std::string&>();

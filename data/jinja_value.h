@@ -47,7 +47,7 @@ bool is_true(const Value& v);
 
 // `what` is the operation, which an Error names where the value is of another kind.
 const Ordered& json_of(const Value& v, const char* what);
-const std::string& text_of(const Value& v, const std::string& what);
+const std::string& text_of(const Value& v, const char* what);
 int64_t whole_of(const Value& v, const char* what);
 
 // Appends a value as json.dumps(ensure_ascii=False) of Python writes it; `indent` < 0: on one line.
