@@ -156,7 +156,7 @@ std::vector<BadInputCase> token_cases() {
       {"tokenizer_larger_than_vocabulary",
        2,
        train_with({new_run, "model.vocab=200", "data.tokenizer=data/tokenizer"}),
-       {"data/tokenizer", "257 ids", "model.vocab = 200", "raise"}},
+       {"data/tokenizer", "257 ids", "model.vocab = 200", "set model.vocab=257"}},
       {"no_such_tokenizer", 2, train_with({new_run, "data.tokenizer=absent"}), {"absent", "folder"}},
       {"no_tokenizer_in_folder",
        2,
