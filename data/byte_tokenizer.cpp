@@ -34,9 +34,7 @@ class ByteTokenizer final : public Tokenizer {
   size_t last_cut(std::string_view text) const override { return text.size(); }
 
   // As in the tokenizer.json that an export writes.
-  std::vector<SpecialToken> special_tokens() const override {
-    return {{std::string(end_of_text_name), end_of_text()}};
-  }
+  std::vector<SpecialToken> special_tokens() const override { return {{std::string(end_of_text_name), end_of_text()}}; }
 
   std::string_view token_bytes(int32_t id) const override {
     CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());

@@ -156,9 +156,9 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   const auto open = cut_at(foreign.render({question}, false), {asked_first});
   const std::string &head_and_user = first[0], &to_answer = first[1], &behind = whole[2];
   CHECK(turns[0] == head_and_user && turns[3] == to_answer,
-        "what it writes around a message depends on those after it");
+        "the text that it writes around a message depends on later messages");
   CHECK(turns[1].starts_with(to_answer), "an earlier answer does not stand where a new one begins");
-  CHECK(turns[2].starts_with(behind), "what it writes after an answer depends on what follows");
+  CHECK(turns[2].starts_with(behind), "the text that it writes after an answer depends on the next message");
   ChatTemplate chat;
   chat.name = name;
   chat.user.before = turns[2].substr(behind.size());

@@ -30,7 +30,7 @@ struct Sample {
   size_t source;
   int64_t epoch;
   int64_t index;         // in the source, 0 .. S-1, or in the rest of an epoch
-  bool of_rest = false;  // of the rest with which the source begins
+  bool of_rest = false;  // whether it is of the rest with which the source begins
   bool operator==(const Sample&) const = default;
 };
 

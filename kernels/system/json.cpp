@@ -50,7 +50,7 @@ nlohmann::json parse_json(std::string_view text) {
 
 nlohmann::json parse_json_of_single_names(std::string_view text) {
   check_depth(text);
-  std::vector<std::set<std::string>> names;  // of the objects that are open
+  std::vector<std::set<std::string>> names;  // those that each open object has had
   const auto look = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (event == Event::object_start) names.emplace_back();

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct Family {
-  std::string name;  // of an export
+  std::string name;  // the model_type of its exports
   Args choices;
 };
 

@@ -128,7 +128,7 @@ TEST_F(UseOfModels, AFolderIsObeyed) {
   EXPECT_EQ(generate({"--temperature", "0.5", "--top-p", "0.9"}).out, said.out);
   EXPECT_EQ(generate({"--temperature", "0.7", "--top-p", "1"}).err.find("as generation_config.json says"),
             std::string::npos);
-  // Every token is an end: nothing is written, unless so many have to come first.
+  // Every token is an end: the text ends at once, unless --min-new-tokens asks for more.
   Json all = json_in(s_ / "base/generation_config.json");
   for (int i = 0; i < 256; i++) all["eos_token_id"][static_cast<size_t>(i)] = i;
   write_file(s_ / "base/generation_config.json", all.dump());

@@ -219,10 +219,11 @@ std::vector<std::string> told_changes(const nlohmann::json& state, const RunFing
   for (const auto& [key, value] : here.told) {
     const auto then = there.find(key);
     if (then == there.end() || then->second == value) continue;
-    lines.push_back(fmt::format("{}: {} so far, {} from here on; {}", key, then->second, value,
-                                key == held_out_key
-                                    ? "losses on it are not comparable with those before"
-                                    : "the state is rounded to its new type, or what was rounded stays so"));
+    lines.push_back(
+        fmt::format("{}: {} so far, {} from here on; {}", key, then->second, value,
+                    key == held_out_key
+                        ? "losses on it are not comparable with those before"
+                        : "the state is converted to its new type, and values that were rounded before stay rounded"));
   }
   return lines;
 }

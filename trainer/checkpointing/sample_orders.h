@@ -28,9 +28,9 @@ struct OrderRecord {
 OrderRecord order_from(const nlohmann::json& json);
 std::vector<OrderRecord> orders_from(const nlohmann::json& orders);
 
-// Returns the "orders" of a run that continues from `state` (null: from the beginning) after this many steps and
-// samples, with the sources of `data`, which `here` describes. A source is known again by its tokens, whatever its name
-// and its place in the list, and also where it grew.
+// Returns the "orders" of a run that continues from `state` (null: from the beginning) after `step` steps and
+// `sample` samples, with the sources of `data`, which `here` describes. A source is known again by its tokens, whatever
+// its name and its place in the list, and also where it grew.
 nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here,
                            const Loader& data);
 

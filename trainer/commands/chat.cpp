@@ -164,7 +164,7 @@ Command chat_command(CLI::App& cli) {
       ->required();
   app->add_option(
       "--template", o->template_name,
-      "how the messages stand in a text: chatml, llama3, mistral, zephyr, plain, a file (data/chat_template.h, or "
+      "the form of messages in a text: chatml, llama3, mistral, zephyr, plain, a file (data/chat_template.h, or "
       "Jinja), or a folder that has one; default: that of the training, else that of the model's folder");
   app->add_option("--system", o->system, "system message, before all others");
   add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");

@@ -42,7 +42,7 @@ void add_sampling(CLI::App* app, SamplingArguments& a) {
                             "sample among the fewest most likely tokens that together have this probability; 1: all")
                 ->capture_default_str();
   a.penalty = app->add_option("--repetition-penalty", a.sampling.repetition_penalty,
-                              "makes tokens that stand in the text already less likely: above 1; 1: not")
+                              "makes tokens that the text has already less likely, where it is above 1")
                   ->capture_default_str();
   a.min_new_tokens = add_number(app, "--min-new-tokens", a.least, "tokens before which no token ends a text");
   app->add_flag("--show-special-tokens", a.shows_specials,

@@ -35,8 +35,8 @@ struct SamplingArguments {
 
   // Error: a value that has no meaning.
   void check() const;
-  // Takes what generation_config.json says for options that were not given. Returns a sentence for what was taken, and
-  // one for what is not obeyed; empty: nothing.
+  // Takes the values of generation_config.json for options that were not given. Returns a sentence that names these,
+  // and one that names the keys that are not obeyed; each only where there are any.
   std::vector<std::string> take_defaults(const GenerationConfig& config);
 };
 void add_sampling(CLI::App* app, SamplingArguments& arguments);

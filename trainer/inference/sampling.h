@@ -18,8 +18,8 @@ struct Sampling {
   // Sample among the fewest most likely tokens that together have this probability, after temperature and top_k;
   // 1: all. Holtzman et al., arXiv 1904.09751.
   double top_p = 1;
-  // Makes tokens that stand in the text already less likely, by dividing logits above 0 and multiplying those below; 1:
-  // does nothing. Keskar et al., arXiv 1909.05858.
+  // Makes tokens that the text has already less likely: divides their logits above 0, and multiplies those below. 1
+  // changes nothing. Keskar et al., arXiv 1909.05858.
   double repetition_penalty = 1;
 };
 

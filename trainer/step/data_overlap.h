@@ -11,7 +11,7 @@
 namespace megalith {
 
 // Returns whether data.train has a file of data.validation. Error unless data.allow_overlap says that it may be so,
-// since losses of what is learnt say nothing of other text.
+// since losses on training data say nothing about other text.
 bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held);
 
 // Returns a sentence for each file of data.train that is there under another name before.
