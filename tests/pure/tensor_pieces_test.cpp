@@ -108,6 +108,34 @@ TEST(TensorPieces, HideSumsOfHalves) {
   expect_nearly_the_best(config, hardware, 256);
 }
 
+// SwiGLU's first product is twice as wide as its features. Both layers are near the place where two pieces and one take
+// equally long, one on each side of it, so that another width chooses wrongly for both.
+TEST(TensorPieces, WeighTheWidthOfSwiglu) {
+  Config config = recipe_of("60b_p4d");
+  const Hardware hardware = load_hardware(config.hardware.profile);
+  config.model.activation = Activation::swiglu;
+  config.model.head_size = 128;
+  config.batch.microbatch_size = 8;
+  struct Layer {
+    int degree;
+    int64_t hidden, features, best;
+  };
+  for (const Layer layer : {Layer{8, 8192, 2 * 8192, 2}, Layer{4, 4096, 6 * 4096, 1}}) {
+    SCOPED_TRACE(fmt::format("hidden {}", layer.hidden));
+    config.model.hidden = layer.hidden;
+    config.model.heads = layer.hidden / 128;
+    config.model.feed_forward = layer.features;
+    config.parallel = {.tensor_parallel_degree = layer.degree,
+                       .pipeline_parallel_degree = 4,
+                       .layers_per_stage = {},
+                       .sharding_strategy = ShardingStrategy::shard_optimizer,
+                       .ranks_per_node = 8};
+    EXPECT_LT(predicted(config, hardware, 256, layer.best).seconds,
+              predicted(config, hardware, 256, 3 - layer.best).seconds);
+    EXPECT_EQ(best_tensor_pieces(config, hardware, 256), layer.best);
+  }
+}
+
 TEST(TensorPieces, AreNoneWhereNothingIsSummedOrCoresSum) {
   Config config = load_config(MEGALITH_SOURCE_DIR "/configs/10b_p4d.toml");
   Hardware hardware = load_hardware(config.hardware.profile);
