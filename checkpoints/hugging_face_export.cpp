@@ -222,11 +222,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                     generation_file = "/generation_config.json";
   std::vector<std::string> names{config_file, generation_file, "/model.safetensors", index_file};
   for (size_t i = 0; i < files.size(); i++) names.push_back(name_of_file(i, files.size()));
-  for (const std::string& name : names) {
-    std::error_code error;
-    CHECK(!std::filesystem::exists(folder + name, error),
-          "{}{} exists already and is not overwritten; choose another folder", folder, name);
-  }
+  for (const std::string& name : names) check_nothing_at(folder + name, "choose another folder");
   make_folders(folder, "choose another");
 
   nlohmann::ordered_json index{{"metadata", {{"total_size", export_bytes(parameters, form.type)}}},

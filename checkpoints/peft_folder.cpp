@@ -188,11 +188,7 @@ MemorySource read_peft(const std::string& folder, const ModelConfig& model) {
 }
 
 void export_peft(TensorSource& source, const ModelConfig& model, const std::string& base, const std::string& folder) {
-  for (const char* name : {config_name, weights_name}) {
-    std::error_code error;
-    CHECK(!std::filesystem::exists(folder + name, error),
-          "{}{} exists already and is not overwritten; choose another folder", folder, name);
-  }
+  for (const char* name : {config_name, weights_name}) check_nothing_at(folder + name, "choose another folder");
   make_folders(folder, "choose another");
   const std::vector<PeftTensor> tensors = tensors_of(model);
   const std::map<std::string, std::vector<int64_t>> shapes = shapes_of(tensors);

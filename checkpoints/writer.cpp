@@ -137,7 +137,7 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
     check_complete(manifest);
 
     write_file(folder + "/manifest.json", to_text(manifest));
-    if (std::error_code ignored; fs::exists(target, ignored)) {
+    if (std::error_code ignored; fs::exists(fs::symlink_status(target, ignored))) {  // or a link to nothing
       CHECK(!why_of_no_use(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
       set_aside(target);
     }

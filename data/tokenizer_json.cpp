@@ -195,10 +195,8 @@ bool cuts_as_qwen2(const std::string& folder) {
 }
 
 void check_no_tokenizer_in(const std::string& folder) {
-  std::error_code absent;
   for (const char* name : files_of_tokenizer)
-    CHECK(!std::filesystem::exists(std::filesystem::path(folder) / name, absent),
-          "{}/{} exists already and is not overwritten; choose another folder", folder, name);
+    check_nothing_at((std::filesystem::path(folder) / name).string(), "choose another folder");
 }
 
 }  // namespace megalith

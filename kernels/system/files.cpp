@@ -28,25 +28,27 @@ fs::file_type type_at(const std::string& path) {
   return fs::symlink_status(path, error).type();
 }
 
-void refuse_existing(const std::string& path) {
-  const fs::file_type type = type_at(path);
-  CHECK(type == fs::file_type::not_found || type == fs::file_type::none,  // none: opening it says why
-        "{} exists already and is not overwritten; remove it or choose another", path);
+// Returns "a link to X, which does not exist" and the like.
+std::string words_of(const std::string& path, fs::file_type type) {
+  std::error_code error;
+  if (type == fs::file_type::symlink && !fs::exists(path, error))
+    return fmt::format("a link to {}, which does not exist", fs::read_symlink(path, error).string());
+  return type == fs::file_type::symlink     ? "a link"
+         : type == fs::file_type::directory ? "a folder"
+         : type == fs::file_type::regular   ? "a file"
+                                            : "not a plain file";
 }
 
 // Replacing a device or a pipe would break it for everybody, and a link would then mean another file.
 void refuse_unreplaceable(const std::string& path) {
   const fs::file_type type = type_at(path);
   CHECK(type == fs::file_type::not_found || type == fs::file_type::none || type == fs::file_type::regular,
-        "{} is {} and is not replaced by a file; remove it or choose another", path,
-        type == fs::file_type::symlink     ? "a link"
-        : type == fs::file_type::directory ? "a folder"
-                                           : "not a plain file");
+        "{} is {} and is not replaced by a file; remove it or choose another", path, words_of(path, type));
 }
 
 // Returns a new file's temporary name, and removes what an earlier crash left there.
 std::string place_aside(const std::string& path, const Publishing& how) {
-  how.replace ? refuse_unreplaceable(path) : refuse_existing(path);
+  how.replace ? refuse_unreplaceable(path) : check_nothing_at(path, "remove it or choose another");
   discard(path + how.aside);
   return path + how.aside;
 }
@@ -238,10 +240,18 @@ void write_file(const std::string& path, std::string_view text, const Publishing
   file.publish();
 }
 
+void check_nothing_at(const std::string& path, const std::string& remedy) {
+  const fs::file_type type = type_at(path);
+  if (type == fs::file_type::not_found || type == fs::file_type::none) return;  // none: opening it says why
+  CHECK(type != fs::file_type::symlink, "{} is {}, and is not overwritten; {}", path, words_of(path, type), remedy);
+  FAIL("{} exists already and is not overwritten; {}", path, remedy);
+}
+
 bool make_folder(const std::string& path, const std::string& remedy) {
   std::error_code ignored;
   const int error = error_of({FileCall::make_folder, path}, [&] { return ::mkdir(path.c_str(), 0777); });
   if (error == EEXIST && fs::is_directory(path, ignored)) return false;
+  CHECK(error != EEXIST, "cannot make the folder {}: it is {}; {}", path, words_of(path, type_at(path)), remedy);
   CHECK(error == 0, "cannot make the folder {}: {}; {}", path, std::strerror(error), remedy);
   try {
     sync_folder(parent_of(path));
@@ -267,7 +277,7 @@ bool make_folders(const std::string& path, const std::string& remedy) {
 }
 
 void move_file(const std::string& from, const std::string& to) {
-  refuse_existing(to);
+  check_nothing_at(to, "remove it or choose another");
   rename(from, to);
   try {
     sync_folder(parent_of(to));

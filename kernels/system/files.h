@@ -115,6 +115,8 @@ std::string read_file(const std::string& path, File::Use use = File::Use::read);
 bool is_own(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
+// Error if anything has this name, also a link to nothing.
+void check_nothing_at(const std::string& path, const std::string& remedy);
 // Makes a folder in an existing one, durably. Returns false if it exists, and then flushes nothing.
 bool make_folder(const std::string& path, const std::string& remedy);
 // The same with its parents. Flushes existing names too, as far as permitted: their creator may have crashed.

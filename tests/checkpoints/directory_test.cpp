@@ -177,6 +177,14 @@ TEST(Directory, a_damaged_one_in_the_way_is_put_aside) {
   EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
 }
 
+TEST(Directory, a_link_to_nothing_in_the_way_is_put_aside) {
+  const TemporaryFolder folder;
+  fs::create_symlink("nowhere", checkpoint_path(folder.path(), 1));
+  write_checkpoint(folder.path(), 1);
+  EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+  EXPECT_EQ(fs::read_symlink(folder / "step-00000001.damaged-1"), "nowhere");
+}
+
 TEST(Directory, leftovers_of_the_same_step_are_removed) {
   const TemporaryFolder folder;
   const std::string first = begin_checkpoint(folder.path(), 1);

@@ -147,5 +147,14 @@ TEST_F(DailyUse, NumbersOfThreadsAndLimitsAreChecked) {
   expect_refusal({"train", "c.toml"}, {"ulimit -s"}, "ulimit -s 64");
 }
 
+// As under mpirun, which binds ranks to cores.
+TEST_F(DailyUse, ThreadsThatShareACoreAreSaidOnce) {
+  const std::string on_one_core = "taskset -cp $(taskset -cp $$ | grep -o '[0-9]*$') $$";
+  const std::string warning = "warning: OMP_NUM_THREADS = 2, and each rank may run on 1 core only";
+  const std::string out = told({"train", "c.toml", "run.output=crowded"}, on_one_core + "; export OMP_NUM_THREADS=2");
+  EXPECT_EQ(count(out, warning), 1u) << out;
+  EXPECT_EQ(count(told({"train", "c.toml", "run.output=one"}, on_one_core), "threads take turns"), 0u);
+}
+
 }  // namespace
 }  // namespace megalith::e2e

@@ -66,7 +66,16 @@ TEST_F(NotOurs, NothingIsWrittenThroughALink) {
   EXPECT_EQ(fs::read_symlink(in_run("config.earlier-1.toml")), mine_);
   EXPECT_EQ(read_file(mine_), "my notes\n");
   fs::create_symlink("nowhere", in_run("dangling"));
-  EXPECT_NE(message_of([&] { write_file(in_run("dangling"), ""); }).find("exists already"), std::string::npos);
+  const std::string to_nothing = "dangling is a link to nowhere, which does not exist";
+  EXPECT_NE(message_of([&] { write_file(in_run("dangling"), ""); }).find(to_nothing), std::string::npos);
+  EXPECT_NE(message_of([&] { move_file(in_run("config.toml"), in_run("dangling")); }).find(to_nothing),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              make_folders(in_run("dangling"), "choose another");
+            }).find("dangling: it is a link to nowhere, which does not exist; choose another"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { make_folders(in_run("config.earlier-1.toml"), "choose another"); }).find("it is a link;"),
+            std::string::npos);
 }
 
 TEST_F(NotOurs, WhatIsNoFileIsNotReplacedByOne) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 
@@ -66,6 +67,16 @@ int use_threads(int ranks_on_this_node) {
   const int threads = std::clamp(cores / std::max(1, ranks_on_this_node), 1, omp_get_num_procs());
   omp_set_num_threads(threads);
   return threads;
+}
+
+std::string crowded_threads(int threads) {
+  const int cores = omp_get_num_procs();
+  if (threads <= cores) return "";
+  return fmt::format(
+      "OMP_NUM_THREADS = {}, and each rank may run on {} only, where its threads take turns; mpirun binds ranks to "
+      "cores: "
+      "start them with `megalith run` or mpirun --bind-to none, or set fewer threads",
+      threads, counted(cores, "core"));
 }
 
 std::string processor_name() {

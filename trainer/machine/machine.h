@@ -10,6 +10,10 @@ namespace megalith {
 // the machine's cores (and never more than this process may run on).
 int use_threads(int ranks_on_this_node);
 
+// Returns a sentence where this process has more threads than cores that it may run on, as under `mpirun`, which binds
+// each rank to one core; "" elsewhere.
+std::string crowded_threads(int threads);
+
 // Throws Error where OMP_NUM_THREADS is not a number of threads of some machine.
 void check_threads();
 

@@ -11,6 +11,7 @@
 #include "trainer/checkpointing/disk_need.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
+#include "trainer/machine/machine.h"
 #include "trainer/machine/version.h"
 #include "trainer/model/model.h"
 
@@ -63,6 +64,7 @@ void log_run_header(const Config& config, const Session& session, const RankCont
       log_info("{}", line);
   }
   if (!work.device.why_cpu.empty()) log_info("on the CPU: {}", work.device.why_cpu);
+  if (const std::string crowded = crowded_threads(threads); !crowded.empty()) log_warning("{}", crowded);
   if (!work.layout.warning.empty()) log_warning("{}", work.layout.warning);
   if (plan.batch.idle() > 0)
     log_warning(
