@@ -10,6 +10,7 @@
 #include "data/json_fields.h"
 #include "data/known_files.h"
 #include "kernels/system/check.h"
+#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -72,7 +73,9 @@ struct DocumentReader::Parser {
 
  private:
   bool parse_object(std::string_view line, const std::string& form, simdjson::dom::element& element, std::string& bad) {
-    if (const auto error = parser.parse(line.data(), line.size(), false).get(element))
+    const simdjson::error_code error = parser.parse(line.data(), line.size(), false).get(element);
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+    if (error)
       bad = why_not_parsed(line, simdjson::error_message(error));
     else if (!element.is_object())
       bad = fmt::format("JSON, but {} and no object; each line must be an object such as {}{}", kind_of(element), form,
@@ -138,6 +141,10 @@ DocumentReader::DocumentReader(const Corpus& corpus) : corpus_(corpus), parser_(
 DocumentReader::~DocumentReader() = default;
 
 void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
+  with_memory_for([&] { return place_of(corpus_, batch.begin); }, [&] { take_documents(batch, give); });
+}
+
+void DocumentReader::take_documents(const TextBatch& batch, const Give& give) {
   if (batch.kind == TextBatch::Kind::json_lines) return lines_of(batch, give);
   const std::string_view text = batch.text, separator = corpus_.separator;
   if (batch.kind == TextBatch::Kind::part) {

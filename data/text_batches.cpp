@@ -6,6 +6,7 @@
 
 #include "data/whole_characters.h"
 #include "kernels/system/check.h"
+#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -21,6 +22,12 @@ int64_t Corpus::disk_bytes() const {
     total += input.size;
   }
   return total;
+}
+
+std::string place_of(const Corpus& corpus, const TextPosition& position) {
+  const TextInput& input = corpus.inputs[static_cast<size_t>(position.input)];
+  if (!input.json_lines) return fmt::format("{}, from byte {} on,", input.name(), position.offset);
+  return fmt::format("{}, line {} (at byte {})", input.name(), position.lines + 1, position.offset);
 }
 
 TextBatches::TextBatches(const Corpus& corpus, int64_t window_bytes, LastCut last_cut, const TextPosition& from)
@@ -61,6 +68,10 @@ void TextBatches::fill(int64_t bytes) {
 }
 
 bool TextBatches::next(TextBatch& batch) {
+  return with_memory_for([this] { return place_of(corpus_, position_); }, [&] { return take_next(batch); });
+}
+
+bool TextBatches::take_next(TextBatch& batch) {
   for (;;) {
     if (!source_ && !open_next()) return false;
     pass_separators();
@@ -114,10 +125,8 @@ void TextBatches::next_lines(TextBatch& batch) {
       break;
     }
     const int64_t longest = corpus_.conversations ? longest_conversation : longest_line;
-    CHECK(bytes < longest,
-          "{}, line {} (at byte {}) has more than {} bytes; a line holds one {}, so cut it into several",
-          corpus_.inputs[static_cast<size_t>(position_.input)].name(), position_.lines + 1, position_.offset, longest,
-          corpus_.conversations ? "conversation" : "document");
+    CHECK(bytes < longest, "{} has more than {} bytes; a line holds one {}, so cut it into several",
+          place_of(corpus_, position_), longest, corpus_.conversations ? "conversation" : "document");
   }
   batch.end = position_;
 }

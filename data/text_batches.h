@@ -4,8 +4,8 @@
 // A batch holds whole lines of a JSON lines file, whole documents of a text with their separators, or a part of a
 // document longer than window_bytes, cut where the tokenizer says that a cut changes nothing. A batch has at most
 // window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line or
-// longest_conversation, for texts up to longest_uncut; beyond that is an Error with file and offset. Held-out documents
-// do not depend on the batches.
+// longest_conversation, for texts up to longest_uncut; beyond that, or where the memory does not suffice, is an Error with
+// file and offset. Held-out documents do not depend on the batches.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 namespace megalith {
 
 constexpr int64_t longest_line = int64_t{128} << 20, longest_uncut = int64_t{8} << 20;
-// A conversation takes about 25 times its bytes while it becomes an example.
+// A conversation takes up to 31 times its bytes while it becomes an example.
 constexpr int64_t longest_conversation = int64_t{16} << 20;
 
 // Maps (input, offset) of each document of a text to its length.
@@ -61,6 +61,9 @@ struct TextPosition {
   bool operator==(const TextPosition&) const = default;
 };
 
+// Returns "b.jsonl, line 2 (at byte 90)" or "a.txt, from byte 90 on,".
+std::string place_of(const Corpus& corpus, const TextPosition& position);
+
 struct TextBatch {
   enum class Kind { json_lines, documents, part };
   Kind kind = Kind::documents;
@@ -81,6 +84,7 @@ class TextBatches {
   bool next(TextBatch& batch);  // false when there is no more
 
  private:
+  bool take_next(TextBatch& batch);
   bool open_next();
   void pass_separators();
   void fill(int64_t bytes);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/system/files.h"
+#include "kernels/system/out_of_memory.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -47,8 +48,8 @@ int run(const CommandLine& line, const Session& session) {
     say_error(fmt::format("rank {}: {} ({}:{})", session.rank(), e.what(), e.file(), e.line()));
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   } catch (const std::exception& e) {
-    say_error(fmt::format("rank {}: {}", session.rank(), e.what()));
-    log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
+    say_error(fmt::format("rank {}: {}", session.rank(), message_in_words(e)));
+    log_ended(fmt::format("rank {}: {}", session.rank(), message_in_words(e)));
   }
   session.abort(1);
   return 1;  // not reached
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
                                   : megalith::open_session(line.communication(), &argc, &argv);
     if (!line.handles_signals()) starting.reset();
   } catch (const std::exception& e) {
-    megalith::say_error(e.what());
+    megalith::say_error(megalith::message_in_words(e));
     return 1;
   }
   return megalith::run(line, *session);

@@ -147,6 +147,24 @@ TEST_F(DailyUse, NumbersOfThreadsAndLimitsAreChecked) {
   expect_refusal({"train", "c.toml"}, {"ulimit -s"}, "ulimit -s 64");
 }
 
+// The line is named for which memory is missing, and no line is left out as a bad one.
+TEST_F(DailyUse, ALineThatDoesNotFitIntoMemoryIsNamed) {
+  const std::string first = "{\"text\": \"hi\"}\n", begin = R"({"messages": [{"role": "user", "content": "hi)",
+                    end = R"("}, {"role": "assistant", "content": "ok"}]})" + std::string("\n");
+  write_file(*scratch_ / "texts.jsonl", first + "{\"text\": \"" + std::string(60'000'000, 'a') + "\"}\n");
+  write_file(*scratch_ / "chats.jsonl", begin + end + begin + std::string(15'000'000, 'a') + end);
+  for (const auto& [name, template_name, place] :
+       {std::tuple{"texts.jsonl", "", 15}, {"chats.jsonl", "--template=chatml", 90}})
+    for (const char* kib : {"600000", "400000", "300000"}) {
+      SCOPED_TRACE(fmt::format("{} with {} KiB", name, kib));
+      Args args{"prepare",     "--text", name,          "--out",       "of_long_lines",
+                "--tokenizer", "bytes",  "--threads=1", "--skip-bad=9"};
+      if (*template_name) args.emplace_back(template_name);
+      expect_refusal(args, {fmt::format("{}, line 2 (at byte {}) does not fit into memory", name, place), "ulimit -v"},
+                     std::string("ulimit -v ") + kib);
+    }
+}
+
 // As under mpirun, which binds ranks to cores.
 TEST_F(DailyUse, ThreadsThatShareACoreAreSaidOnce) {
   const std::string on_one_core = "taskset -cp $(taskset -cp $$ | grep -o '[0-9]*$') $$";

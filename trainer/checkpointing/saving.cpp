@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "checkpoints/manifest.h"
+#include "kernels/system/out_of_memory.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -24,7 +25,7 @@ void Saving::work() noexcept {
     if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.shards));
     if (phase_ == Phase::publish && first) publish();
   } catch (const std::exception& e) {
-    error_ = e.what();
+    error_ = message_in_words(e);
     if (error_.empty()) error_ = "an error without a message";
   }
   saved_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

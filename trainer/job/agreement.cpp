@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/system/json.h"
+#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -39,7 +40,7 @@ void together(const Session& session, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& e) {
-    mine = e.what();
+    mine = message_in_words(e);
     if (mine.empty()) mine = "an error without a message";
   }
   if (const std::string text = merge_messages(session, mine); !text.empty()) throw JobError(__FILE__, __LINE__, text);
