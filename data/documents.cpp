@@ -10,7 +10,6 @@
 #include "data/json_fields.h"
 #include "data/known_files.h"
 #include "kernels/system/check.h"
-#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -141,10 +140,6 @@ DocumentReader::DocumentReader(const Corpus& corpus) : corpus_(corpus), parser_(
 DocumentReader::~DocumentReader() = default;
 
 void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
-  with_memory_for([&] { return place_of(corpus_, batch.begin); }, [&] { take_documents(batch, give); });
-}
-
-void DocumentReader::take_documents(const TextBatch& batch, const Give& give) {
   if (batch.kind == TextBatch::Kind::json_lines) return lines_of(batch, give);
   const std::string_view text = batch.text, separator = corpus_.separator;
   if (batch.kind == TextBatch::Kind::part) {

@@ -44,7 +44,6 @@ class DocumentReader {
 
  private:
   struct Parser;
-  void take_documents(const TextBatch& batch, const Give& give);
   void lines_of(const TextBatch& batch, const Give& give);
   void give_conversation(std::string_view line, const std::string& where, const Give& give);
   // Returns what is wrong with these bytes of a text, which begin at its `offset`; "" if nothing is.

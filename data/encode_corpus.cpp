@@ -8,6 +8,7 @@
 
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
+#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -31,6 +32,11 @@ class BatchEncoder {
   }
 
   EncodedBatch encode(TextBatch&& batch) {
+    return with_memory_for([&] { return place_of(corpus_, batch.begin); }, [&] { return encode_documents(batch); });
+  }
+
+ private:
+  EncodedBatch encode_documents(const TextBatch& batch) {
     EncodedBatch encoded{.ids = {},
                          .counts = {},
                          .documents = {},
@@ -61,7 +67,6 @@ class BatchEncoder {
     return encoded;
   }
 
- private:
   void encode_example(const Document& document, EncodedBatch& encoded) {
     EncodedDocument& example = encoded.documents.emplace_back(
         EncodedDocument{encoded.ids.size(), 0, document.held_out, true, document.bad, {}});

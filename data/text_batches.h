@@ -4,8 +4,8 @@
 // A batch holds whole lines of a JSON lines file, whole documents of a text with their separators, or a part of a
 // document longer than window_bytes, cut where the tokenizer says that a cut changes nothing. A batch has at most
 // window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line or
-// longest_conversation, for texts up to longest_uncut; beyond that, or where the memory does not suffice, is an Error with
-// file and offset. Held-out documents do not depend on the batches.
+// longest_conversation, for texts up to longest_uncut; beyond that, or where the memory does not suffice, is an Error
+// with file and offset. Held-out documents do not depend on the batches.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
 #include "kernels/system/check.h"
+#include "kernels/system/out_of_memory.h"
 
 namespace megalith {
 
@@ -69,10 +70,13 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
         const std::lock_guard lock(counts_mutex);
         PretokenCounts& mine = *counts.emplace_back(std::make_unique<PretokenCounts>());
         const auto documents = std::make_shared<DocumentReader>(corpus);
-        return [&pretokenizer, &mine, documents](TextBatch&& batch) {
-          documents->documents_of(batch, [&](const Document& document) {
-            if (document.bad.empty() && !document.held_out) mine.count(pretokenizer, document.text);
-          });
+        return [&corpus, &pretokenizer, &mine, documents](TextBatch&& batch) {
+          with_memory_for([&] { return place_of(corpus, batch.begin); },
+                          [&] {
+                            documents->documents_of(batch, [&](const Document& document) {
+                              if (document.bad.empty() && !document.held_out) mine.count(pretokenizer, document.text);
+                            });
+                          });
           return batch.consumed;
         };
       },
