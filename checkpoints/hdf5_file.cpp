@@ -11,7 +11,9 @@
 #include "checkpoints/checksum.h"
 #include "checkpoints/reader.h"
 #include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 #include "kernels/system/files.h"
+#include "kernels/system/process_limits.h"
 
 namespace megalith {
 namespace {
@@ -22,9 +24,19 @@ static_assert(std::endian::native == std::endian::little, "elements are written 
 // the process. So its exit handler is disabled: everything we open, we close. Call this before the library.
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
 
+// HDF5 1.10 ends the process without a word where malloc fails: exit(-1) in H5I_register, a fault in H5O__alloc. So
+// this checks beforehand that there is more than it takes (its metadata cache has 2 MiB, and a dataset some KiB), and
+// `beside` bytes more.
+void check_memory_for_hdf5(size_t datasets, size_t beside = 0) {
+  const size_t bytes = (size_t{16} << 20) + (datasets << 14) + beside;
+  check_memory(bytes, fmt::format("the layout of a checkpoint by HDF5 ({})", counted(datasets, "dataset")));
+}
+
 }  // namespace
 
 void start_hdf5() {
+  constexpr size_t of_saving_thread = size_t{32} << 20;  // its stack and buffers
+  check_memory_for_hdf5(1, of_saving_thread);
   do_nothing_at_exit();
   CHECK(H5open() >= 0, "the HDF5 library does not start; has this process enough memory (ulimit -v)?");
   HDF5Layout({{.shard = whole_tensor("start", {1}), .dataset = "start"}});
@@ -175,6 +187,7 @@ std::string hdf5_version() {
 }
 
 HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
+  check_memory_for_hdf5(datasets.size());
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path

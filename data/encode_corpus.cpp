@@ -8,7 +8,7 @@
 
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
-#include "kernels/system/out_of_memory.h"
+#include "kernels/system/process_limits.h"
 
 namespace megalith {
 

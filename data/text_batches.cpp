@@ -6,7 +6,7 @@
 
 #include "data/whole_characters.h"
 #include "kernels/system/check.h"
-#include "kernels/system/out_of_memory.h"
+#include "kernels/system/process_limits.h"
 
 namespace megalith {
 

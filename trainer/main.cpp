@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "kernels/system/files.h"
-#include "kernels/system/out_of_memory.h"
+#include "kernels/system/process_limits.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -60,6 +60,7 @@ int run(const CommandLine& line, const Session& session) {
 
 int main(int argc, char** argv) {
   megalith::open_standard_descriptors();
+  megalith::share_heap_under_limit();
   // A limit on file sizes becomes an error of the write instead of a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
   // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So hold signals until then or, in a

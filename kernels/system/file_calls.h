@@ -57,8 +57,6 @@ int error_of(const FileEvent& event, Call call) {
 
 // Describes an errno, with a remedy.
 std::string why(int error, const std::string& path);
-// Stands in the words about a limit of this process, which no waiting changes.
-constexpr const char* file_size_limit = "(ulimit -f)";
 
 std::string parent_of(const std::string& path);  // "a" for "a/b/" and "a/b"; "." for "a"
 

@@ -66,5 +66,33 @@ TEST(MemoryLimit, of_a_container_is_known_before_memory_is_taken) {
   EXPECT_EQ(fits.status, 0) << fits.text();
 }
 
+// HDF5 ends the process where it gets no memory. So either there is enough for every save, or the run does not begin.
+TEST(MemoryLimit, of_addresses_is_said_before_a_run_begins) {
+  const Scratch scratch;
+  write_file(scratch / "train.bin", std::string(100'000, '\1'));
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 2\nhidden = 64\nheads = 2\nvocab = 300\ncontext = 32\n[data]\ntrain = \"train.bin\"\n"
+             "[batch]\nglobal_batch_size = 4\n[train]\nsteps = 8\n[checkpoint]\nevery = 1\n[run]\noutput = \"run\"\n");
+  int64_t fails = 0, works = 1'000'000;  // KiB
+  const auto train = [&](int64_t limit) {
+    const Result result = run(megalith({"train", "config.toml", fmt::format("run.output=run-{}", limit)}),
+                              scratch.folder(), 60, fmt::format("ulimit -v {}", limit));
+    if (result.status != 0) EXPECT_EQ(count(result.out, "step 1/8"), 0u) << limit << " KiB: " << result.text();
+    return result;
+  };
+  ASSERT_EQ(train(works).status, 0);
+  while (works - fails > 2000) {
+    const int64_t limit = (works + fails) / 2;
+    (train(limit).status == 0 ? works : fails) = limit;
+  }
+  for (int64_t below = 0; below < 16'000; below += 2000) {
+    const Result refused = train(fails - below);
+    EXPECT_EQ(refused.status, 1) << refused.text();
+    EXPECT_EQ(count(refused.err, "the layout of a checkpoint by HDF5 (1 dataset) does not fit into memory"), 1u)
+        << refused.text();
+    EXPECT_EQ(count(refused.err, "(ulimit -v)"), 1u) << refused.text();
+  }
+}
+
 }  // namespace
 }  // namespace megalith::e2e

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "checkpoints/manifest.h"
-#include "kernels/system/out_of_memory.h"
+#include "kernels/system/process_limits.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/system/json.h"
-#include "kernels/system/out_of_memory.h"
+#include "kernels/system/process_limits.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "checkpoints/directory.h"
-#include "kernels/system/file_calls.h"
+#include "kernels/system/process_limits.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
 #include "trainer/train/skipped_step.h"
@@ -65,7 +65,7 @@ policy::Event Saves::ended(const Saved& saved) {
 policy::Event Saves::failed(const std::string& why) {
   failure_ = {why, of_all_ranks(session_, minutes_since(succeeded_)).front()};
   return policy::SaveFailed{.minutes = failure_.minutes,
-                            .hopeless = why.find(file_calls::file_size_limit) != std::string::npos};
+                            .hopeless = names_process_limit(why)};
 }
 
 std::string Saves::since_success() const {
