@@ -49,6 +49,19 @@ TEST(Log, ends_with_the_error_that_ended_the_run) {
   EXPECT_NE(last.find("skipped, and train.max_bad_steps = 1"), std::string::npos) << last;
 }
 
+// A rank that never reaches MPI_Init holds all others there.
+TEST(Start, that_hangs_in_mpi_ends_after_the_timeout) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  write_file(scratch / "never", "#!/bin/sh\nexec sleep 100\n");
+  fs::permissions(scratch / "never", fs::perms::owner_all);
+  const Args train{"train", "config.toml", "communication.timeout=2"};
+  const Result result = run(mpirun({{1, train}, {1, train, scratch / "never"}}), scratch.folder(), 60);
+  EXPECT_NE(result.status, 0) << result.text();
+  EXPECT_EQ(count(result.err, "megalith: rank 0 of 2: MPI has not started after communication.timeout = 2 s"), 1u)
+      << result.text();
+}
+
 // Commands with nothing to save just end.
 TEST(Interrupted, commands_end_at_once) {
   const Scratch scratch;

@@ -35,10 +35,6 @@ bool share_memory() {
          free_shared_memory() >= std::atoi(all) * shared_memory_a_rank;
 }
 
-}  // namespace
-
-namespace {
-
 // Ends the process if it lives longer than this many seconds.
 class StartWatch {
  public:
@@ -50,8 +46,7 @@ class StartWatch {
       const Launch launch = launch_of_this_process();
       say_error(
           fmt::format("rank {} of {}: MPI has not started after communication.timeout = {:g} s: another rank has not "
-                      "begun or cannot be "
-                      "reached; look whether all nodes are up and see one another",
+                      "begun or cannot be reached; look whether all nodes are up and see one another",
                       launch.rank, launch.size, seconds));
       std::_Exit(1);
     });
