@@ -59,5 +59,55 @@ TEST(Ledger, of_a_run_that_is_killed_and_resized) {
   EXPECT_NE(run(megalith({"data", "audit", "absent"}), scratch.folder()).status, 0);
 }
 
+// Annealing on other text, then longer sequences, then another seed: each phase goes on from the checkpoint of the one
+// before, in other layouts each time, and trains on what one rank alone would.
+TEST(Ledger, of_data_that_changes_is_the_same_in_every_layout) {
+  const Scratch scratch;
+  write_file(scratch / "web.bin", tokens(60, 1));
+  write_file(scratch / "code.bin", tokens(45, 2));
+  write_file(scratch / "books.bin", tokens(80, 3));
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 2\nhidden = 16\nheads = 2\nvocab = 257\ncontext = 16\n"
+             "[data]\ntrain = [\"web.bin 0.6\", \"code.bin 0.4\"]\n"
+             "[batch]\nsequence_length = 8\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+             "[optimizer]\nlearning_rate = 1e-2\ndecay = \"constant\"\n[train]\nsteps = 4\n");
+  const std::string annealed = "data.train=[\"web.bin 0.2\", \"code.bin 0.3\", \"books.bin 0.5\"]";
+  const std::vector<Args> phases{
+      {},
+      {"train.steps=8", annealed, "checkpoint.allow_changes=true"},
+      {"train.steps=12", annealed, "batch.sequence_length=16", "checkpoint.allow_changes=true"},
+      {"train.steps=14", annealed, "batch.sequence_length=16", "train.seed=7", "checkpoint.allow_changes=true"}};
+  struct Layout {
+    int ranks;
+    Args options;
+  };
+  const Layout alone{1, {}}, sharded{2, {}}, split{2, {"parallel.tensor_parallel_degree=2"}},
+      staged{2, {"parallel.pipeline_parallel_degree=2"}},
+      all{4, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}}, replicas{4, {}};
+  std::vector<Step> expected;
+  int courses = 0;
+  for (const std::vector<Layout>& course : {std::vector{alone, alone, alone, alone},
+                                            {sharded, split, staged, all},
+                                            {all, replicas, sharded, split},
+                                            {replicas, staged, all, alone}}) {
+    const std::string folder = fmt::format("run-{}", courses++);
+    for (size_t phase = 0; phase < phases.size(); phase++) {
+      Args options = phases[phase];
+      options.push_back("run.output=" + folder);
+      options.insert(options.end(), course[phase].options.begin(), course[phase].options.end());
+      train(scratch.folder(), course[phase].ranks, options);
+    }
+    const std::vector<Step> steps = read_steps(scratch / folder);
+    EXPECT_EQ(read_metrics(scratch / folder).back().at("tokens_so_far"), 8 * (8 * 8 + 6 * 16));
+    expect_words(succeed(megalith({"data", "audit", folder}), scratch), {"all well"});
+    if (expected.empty()) expected = steps;
+    ASSERT_EQ(steps.size(), expected.size());
+    for (size_t i = 0; i < steps.size(); i++) {
+      EXPECT_EQ(steps[i].step, expected[i].step);
+      EXPECT_NEAR(steps[i].loss, expected[i].loss, 2e-5) << folder << ", step " << steps[i].step;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace megalith::e2e
