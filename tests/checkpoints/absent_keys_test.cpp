@@ -1,4 +1,5 @@
-// What a config.json means by a key that it does not have, family by family, and by rotary keys in several places.
+// What a config.json means by a key that it does not have, family by family, and by rotary keys in several places; and
+// keys that are not known.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/hugging_face.h"
+#include "checkpoints/peft_folder.h"
 #include "kernels/system/files.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/python.h"
@@ -140,6 +142,49 @@ TEST(AbsentKeys, MeanWhatTransformersMakesOfThem) {
                        {"base", m.rotary_base},     {"share", m.rotary_share},
                        {"factor", m.rotary_factor}, {"parallel", m.parallel_residual}};
     EXPECT_EQ(values[i], ours);
+  }
+}
+
+// A key that nobody here knows may change what the model computes. One that says nothing, or is known to do nothing to
+// it, is read past.
+TEST(UnknownKeys, OfAModelAreRefusedByName) {
+  const Json gpt2 = {{"model_type", "gpt2"}, {"n_layer", 2},     {"n_embd", 64},
+                     {"n_head", 4},          {"vocab_size", 96}, {"n_positions", 80}};
+  for (const std::string type : {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox"}) {
+    SCOPED_TRACE(type);
+    const Json whole = type == "gpt2" ? gpt2 : full(type);
+    for (const auto& [key, value] : {std::pair<std::string, Json>{"attn_logit_softcapping", 30.0},
+                                     {"num_experts", 8},
+                                     {"logit_scale", 0.5},
+                                     {"embedding_multiplier", 12},
+                                     {"a_key_of_tomorrow", true}}) {
+      const std::string said = message_of([&] {
+        hugging_face_shape(with(whole, {{key, value}}).dump(), "config.json");
+      });
+      EXPECT_NE(said.find("config.json: " + key + " = " + value.dump()), std::string::npos) << said;
+      EXPECT_NO_THROW(hugging_face_shape(with(whole, {{key, nullptr}}).dump(), "config.json")) << key;
+    }
+    EXPECT_NO_THROW(hugging_face_shape(with(whole, {{"use_cache", true}, {"transformers_version", "5.0.0"}}).dump(),
+                                       "config.json"));
+  }
+}
+
+TEST(UnknownKeys, OfAdaptersAreRefusedByName) {
+  const Json plain = {{"peft_type", "LORA"}, {"r", 4}, {"lora_alpha", 8}, {"bias", "none"}, {"lora_dropout", 0.1}};
+  const AdapterConfig here{.rank = 4, .alpha = 8, .target_modules = "all-linear"};
+  EXPECT_NO_THROW(check_peft_config(plain.dump(), "adapter_config.json", here));
+  for (const auto& [key, value] : {std::pair<std::string, Json>{"alora_invocation_tokens", {1, 2}},
+                                   {"use_dora", true},
+                                   {"use_rslora", true},
+                                   {"rank_pattern", {{"q_proj", 8}}},
+                                   {"layers_to_transform", {0}},
+                                   {"modules_to_save", {"lm_head"}},
+                                   {"a_key_of_tomorrow", true}}) {
+    const std::string said = message_of([&] {
+      check_peft_config(with(plain, {{key, value}}).dump(), "adapter_config.json", here);
+    });
+    EXPECT_NE(said.find("adapter_config.json: " + key + " = "), std::string::npos) << said;
+    EXPECT_NO_THROW(check_peft_config(with(plain, {{key, nullptr}}).dump(), "adapter_config.json", here)) << key;
   }
 }
 
