@@ -156,6 +156,7 @@ __global__ void __launch_bounds__(fewest_threads(group))
   const int64_t first = Mine::first();
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sums[num_sums][parts][n] = {};
+  int turn = 0;  // without a mean each row has one sum, and rows take the two scratches in turn
   for (int64_t begin = int64_t{blockIdx.x} * groups; begin < N; begin += int64_t{gridDim.x} * groups) {
     const int64_t row = begin + mine;
     const bool has_row = row < N;
@@ -189,7 +190,8 @@ __global__ void __launch_bounds__(fewest_threads(group))
       }
     }
     sum = centered ? group_sum<group>(sum, scratch[0]) / static_cast<float>(C) : 0;
-    dot = group_sum<group>(dot, scratch[1]) / static_cast<float>(C);
+    dot = group_sum<group>(dot, scratch[centered ? 1 : turn]) / static_cast<float>(C);
+    turn = 1 - turn;
 #pragma unroll
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
@@ -216,10 +218,10 @@ __global__ void __launch_bounds__(fewest_threads(group))
   }
   // Adds the sums of the block's groups in order.
   float* before = shared_memory<float>();
-  for (int turn = 0; turn < groups; turn++) {
+  for (int next = 0; next < groups; next++) {
     if (groups > 1) sync_threads();
-    if (mine != turn) continue;
-    float* to = turn == groups - 1 ? partial + blockIdx.x * num_sums * C : before;
+    if (mine != next) continue;
+    float* to = next == groups - 1 ? partial + blockIdx.x * num_sums * C : before;
 #pragma unroll
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
@@ -229,7 +231,7 @@ __global__ void __launch_bounds__(fewest_threads(group))
 #pragma unroll
         for (int i = 0; i < n; i += 4) {  // 16 bytes at a time: lanes are n floats apart
           Vector<float, 4> sum{};
-          if (turn) sum = load<4>(before + k * C + c + i);
+          if (next) sum = load<4>(before + k * C + c + i);
           for (int j = 0; j < 4; j++) sum[j] = sums[k][p][i + j] + sum[j];
           store(to + k * C + c + i, sum);
         }
@@ -247,6 +249,7 @@ __global__ void __launch_bounds__(threads)
   float* sums = partial + blockIdx.x * num_sums * C;
   for (int64_t c = threadIdx.x; c < C; c += threads)
     for (int k = 0; k < num_sums; k++) sums[k * C + c] = 0;
+  int turn = 0;  // as above
   for (int64_t row = blockIdx.x; row < N; row += gridDim.x) {
     const float mean = stat[2 * row], rstd = stat[2 * row + 1];
     float sum = 0, dot = 0;
@@ -259,7 +262,8 @@ __global__ void __launch_bounds__(threads)
       sums[C + c] += d;
     }
     sum = centered ? group_sum<warps>(sum, scratch[0]) / static_cast<float>(C) : 0;
-    dot = group_sum<warps>(dot, scratch[1]) / static_cast<float>(C);
+    dot = group_sum<warps>(dot, scratch[centered ? 1 : turn]) / static_cast<float>(C);
+    turn = 1 - turn;
     for (int64_t c = threadIdx.x; c < C; c += threads) {
       const int64_t i = row * C + c;
       const float xhat = (to_float(x[i]) - mean) * rstd;

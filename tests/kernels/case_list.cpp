@@ -5,14 +5,15 @@ namespace megalith::test {
 namespace {
 // Odd sizes on purpose: a tail of every vector length, and sizes on both sides of a fork.
 using Size = std::pair<int64_t, int64_t>;
-const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
+// The last has more rows than one block, or one thread, adds up.
+const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}, {1100, 3}};
 const std::vector<AttentionDims> attentions{
     {1, 1, 1, 1},        {2, 33, 3, 7},        {1, 64, 1, 64},       {1, 5, 2, 16},  {1, 65, 2, 64},
     {1, 130, 1, 16},     {1, 34, 1, 112},      {1, 40, 2, 128},      {1, 3, 1, 200}, {1, 70, 2, 24, 4},
     {2, 35, 6, 7, 3, 2}, {1, 70, 4, 64, 0, 1}, {1, 37, 4, 112, 0, 2}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
 // The norm of a single number has the gradient 0: a difference of equals times 316.
-const std::vector<Size> norms{{1, 3}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
+const std::vector<Size> norms{{1, 3}, {3, 7}, {33, 48}, {70, 257}, {5, 768}, {1100, 3}};
 
 template <class F>
 std::vector<Case> each_type(F&& add) {
@@ -217,7 +218,9 @@ std::vector<Op> all_ops() {
          return all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
                         each_other_norm(layernorm_backward_case), each_f32_residual([](int64_t N, int64_t C, Types t) {
                           return layernorm_backward_case(N, C, t);
-                        })});
+                        }),
+                        // Blocks of several warps a row, each with several rows.
+                        {layernorm_backward_case(600, 516, f32, rms_form)}});
        }},
       {"linear_forward", [] { return each_linear(linear_forward_case); }},
       {"linear_backward_input",
