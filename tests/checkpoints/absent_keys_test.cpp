@@ -171,7 +171,9 @@ TEST(UnknownKeys, OfAModelAreRefusedByName) {
 
 TEST(UnknownKeys, OfAdaptersAreRefusedByName) {
   const Json plain = {{"peft_type", "LORA"}, {"r", 4}, {"lora_alpha", 8}, {"bias", "none"}, {"lora_dropout", 0.1}};
-  const AdapterConfig here{.rank = 4, .alpha = 8, .target_modules = "all-linear"};
+  AdapterConfig here;
+  here.rank = 4;
+  here.alpha = 8;
   EXPECT_NO_THROW(check_peft_config(plain.dump(), "adapter_config.json", here));
   for (const auto& [key, value] : {std::pair<std::string, Json>{"alora_invocation_tokens", {1, 2}},
                                    {"use_dora", true},

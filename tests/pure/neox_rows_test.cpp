@@ -68,7 +68,8 @@ TEST(NeoxRows, OfAWholeModelAreHeadByHead) {
 
 TEST(NeoxRows, OfAdaptersAreHeadByHead) {
   ModelConfig model = neox_of_two_heads();
-  model.adapter = {.rank = 3, .alpha = 6, .target_modules = "query_key_value\ndense"};
+  model.adapter.rank = 3;
+  model.adapter.target_modules = "query_key_value\ndense";
   const std::string ours_of_qkv = std::string(parameters_path) + "h.0.attn.c_attn",
                     ours_of_dense = std::string(parameters_path) + "h.0.attn.c_proj";
   MemorySource source({{ours_of_qkv + ".lora_A.weight", {{3, 4}, numbered_rows(3, 4)}},
