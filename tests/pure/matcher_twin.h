@@ -2,7 +2,7 @@
 // circle, each event before the next one of its rank, and the begin of every partner before a wait.
 #pragma once
 
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 #include "trainer/planner/matcher.h"
 
 namespace megalith {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer/communication/communicator.h"
+
 namespace megalith {
 namespace {
 

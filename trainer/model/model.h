@@ -38,11 +38,4 @@ class Model {
   Head head_;
 };
 
-std::vector<UnitSpec> model_spec(const ModelConfig& model);
-
-// Model FLOPs of forward and backward for one token, counted as in Narayanan et al., arXiv 2104.04473, appendix:
-// 6 for each weight that multiplies, 4 where it is frozen, plus attention. Causal attention counts the half that is
-// computed; between documents that are kept apart as well, for how much of it is spared depends on the text.
-double model_flops_per_token(const ModelConfig& model, int64_t sequence_length, bool causal);
-
 }  // namespace megalith

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trainer/model/model.h"
+#include "trainer/model/spec.h"
 
 namespace megalith {
 

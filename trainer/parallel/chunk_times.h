@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 #include "trainer/parallel/schedule.h"
 
 namespace megalith {

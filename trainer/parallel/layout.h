@@ -2,7 +2,7 @@
 #pragma once
 
 #include "configs/config.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 
 namespace megalith {
 

@@ -8,7 +8,7 @@
 
 #include "configs/config.h"
 #include "kernels/base/tensor.h"
-#include "trainer/model/layer.h"
+#include "trainer/model/pass_shape.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/schedule.h"
 #include "trainer/parallel/slice.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/base/tensor_shard.h"
-#include "kernels/elementwise.h"
+#include "kernels/columns.h"
 #include "kernels/vocabulary.h"
 #include "trainer/model/spec.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/system/check.h"
-#include "trainer/model/model.h"
+#include "trainer/model/spec.h"
 
 namespace megalith {
 

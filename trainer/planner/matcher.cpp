@@ -4,6 +4,8 @@
 #include <deque>
 #include <map>
 
+#include "kernels/system/check.h"
+
 namespace megalith {
 
 namespace {

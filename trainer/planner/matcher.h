@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 
 namespace megalith {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "configs/hardware.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 #include "trainer/planner/op_time.h"
 #include "trainer/step/trace_file.h"
 

@@ -4,6 +4,7 @@
 
 #include "kernels/base/arena.h"
 #include "kernels/system/counted.h"
+#include "trainer/communication/communicator.h"
 #include "trainer/planner/readable.h"
 
 namespace megalith {

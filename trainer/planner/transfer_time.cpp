@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "trainer/communication/communicator.h"
+
 namespace megalith {
 
 namespace {

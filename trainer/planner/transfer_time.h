@@ -8,7 +8,7 @@
 #pragma once
 
 #include "configs/hardware.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 
 namespace megalith {
 

@@ -4,10 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/cost.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 
 namespace megalith {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/base/trace.h"
-#include "trainer/communication/mesh.h"
+#include "trainer/communication/mesh_shape.h"
 
 namespace megalith {
 
