@@ -60,7 +60,7 @@ Found check_loss_scale(const Config& config) {
   return {};
 }
 
-// Refuses what Muon's exchanges (trainer/parallel/matrices.h) cannot do.
+// Refuses what Muon's exchanges (trainer/layout/matrices.h) cannot do.
 Found check_muon(const Config& config) {
   if (config.optimizer.algorithm != Algorithm::muon) return {};
   if (config.adapter.in_use())

@@ -5,7 +5,7 @@
 #include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/held_shards.h"
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {

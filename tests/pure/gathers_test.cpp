@@ -1,5 +1,5 @@
 // The next unit's weights are on their way while a unit computes, whatever lies between.
-#include "trainer/parallel/gathers.h"
+#include "trainer/program/gathers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which parts of a step's program are graphs, and what the dry world counts of them.
 #include "trainer/parallel/graphs.h"
-#include "trainer/parallel/update.h"
+#include "trainer/program/update.h"
 
 #include <gtest/gtest.h>
 

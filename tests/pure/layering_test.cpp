@@ -1,6 +1,6 @@
-// Who may include whom (ARCHITECTURE.md), and five rules beside it: mpi.h has one door, the system's files have one
-// (kernels/system/), JSON's text has one (kernels/system/json.h), spdlog has one (trainer/log/log.h), and the
-// model's math knows no ranks. Every rule is shown to be able to fail.
+// Who may include whom (ARCHITECTURE.md), and six rules beside it: mpi.h has one door, the system's files have one
+// (kernels/system/), JSON's text has one (kernels/system/json.h), spdlog has one (trainer/log/log.h), the model's math
+// knows no ranks, and what decides sees nothing that does. Every rule is shown to be able to fail.
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace {
@@ -31,7 +32,8 @@ const std::vector<Rule>& table() {
   };
   const Folders math = {"kernels/", "configs/"};
   const Folders ranks = with(math, {"trainer/machine/", "trainer/session/", "trainer/communication/"});
-  const Folders layout = with(math, {"trainer/communication/", "trainer/model/", "trainer/parallel/"});
+  const Folders layout = with(math, {"trainer/communication/", "trainer/model/", "trainer/schedule/", "trainer/layout/",
+                                     "trainer/program/", "trainer/parallel/"});
   const Folders step = with(layout, {"trainer/step/", "data/", "trainer/machine/"});
   const Folders job =
       with(step, {"trainer/session/", "trainer/log/", "checkpoints/", "trainer/job/", "trainer/checkpointing/"});
@@ -50,6 +52,9 @@ const std::vector<Rule>& table() {
       {"trainer/log/", {"trainer/machine/", "trainer/session/last_word.h"}},
       {"trainer/communication/", ranks},
       {"trainer/model/", math},
+      {"trainer/schedule/", {"configs/config.h", "trainer/communication/mesh_shape.h", "trainer/model/spec.h"}},
+      {"trainer/layout/", with(math, {"trainer/communication/mesh_shape.h", "trainer/model/", "trainer/schedule/"})},
+      {"trainer/program/", {"trainer/layout/", "trainer/schedule/"}},
       {"trainer/parallel/", layout},
       {"trainer/step/", step},
       {"trainer/planner/",
@@ -155,6 +160,39 @@ std::vector<std::string> violations_of(const std::string& path, const std::strin
   return found;
 }
 
+// What decides (which rank has what, who does what when) is a pure function of the config.
+bool decides(const std::string& path) {
+  return path.starts_with("trainer/schedule/") || path.starts_with("trainer/layout/") ||
+         path.starts_with("trainer/program/") || path.starts_with("trainer/train/policy");
+}
+const std::set<std::string> doers = {"kernels/base/stream.h", "kernels/base/arena.h",
+                                     "trainer/communication/communicator.h", "trainer/parallel/runtime.h"};
+// The first makes the layers for the parameters that they declare, the second counts what an op of Muon's multiplies.
+const std::set<std::string> deciding_with_ops = {"trainer/layout/plan.cpp", "trainer/layout/matrices.cpp"};
+
+// Returns the files that a file includes, and those that they include.
+std::set<std::string> all_includes_of(const std::string& path, const Files& files) {
+  std::set<std::string> seen;
+  std::vector<std::string> left{path};
+  while (!left.empty()) {
+    const auto file = files.find(left.back());
+    left.pop_back();
+    if (file == files.end()) continue;
+    for (const std::string& quoted : includes_of(without_comments(file->second)))
+      if (const std::string include = quoted.substr(1, quoted.size() - 2); seen.insert(include).second)
+        left.push_back(include);
+  }
+  return seen;
+}
+
+std::vector<std::string> doers_seen_by(const std::string& path, const Files& files) {
+  std::vector<std::string> found;
+  if (decides(path) && !deciding_with_ops.contains(path))
+    for (const std::string& include : all_includes_of(path, files))
+      if (doers.contains(include)) found.push_back(path + " decides, and sees " + include);
+  return found;
+}
+
 Files the_tree() {
   namespace fs = std::filesystem;
   const fs::path root = MEGALITH_SOURCE_DIR;
@@ -182,6 +220,24 @@ TEST(Layering, EveryIncludeIsAllowed) {
     EXPECT_TRUE(files.lower_bound(folder)->first.starts_with(folder)) << "no sources in " << folder;
   for (const auto& [path, text] : files)
     for (const std::string& violation : violations_of(path, text, files)) ADD_FAILURE() << violation;
+}
+
+TEST(Layering, WhatDecidesSeesNothingThatDoes) {
+  const Files files = the_tree();
+  for (const std::string& doer : doers) EXPECT_TRUE(files.contains(doer)) << doer;
+  for (const std::string& path : deciding_with_ops) EXPECT_TRUE(files.contains(path)) << path;
+  int deciding = 0;
+  for (const auto& [path, text] : files) {
+    deciding += decides(path);
+    for (const std::string& violation : doers_seen_by(path, files)) ADD_FAILURE() << violation;
+  }
+  EXPECT_GT(deciding, 40);
+  Files planted = files;
+  planted["trainer/schedule/a.h"] = "#include \"trainer/model/b.h\"\n";
+  planted["trainer/model/b.h"] = "#include \"kernels/base/stream.h\"\n";
+  EXPECT_GT(doers_seen_by("trainer/schedule/a.h", planted).size(), 0u) << "through another header";
+  planted["trainer/schedule/a.h"] = "// #include \"trainer/model/b.h\"\n";
+  EXPECT_EQ(doers_seen_by("trainer/schedule/a.h", planted).size(), 0u);
 }
 
 // One planted file a line: where it lies, what it says, and whether that is wrong.
@@ -215,7 +271,14 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
       {"trainer/communication/a.h", "#include \"trainer/model/spec.h\"\n", true},
       {"trainer/model/a.h", "#include \"kernels/base/stream.h\"\n", false},
       {"trainer/model/a.h", "#include \"trainer/communication/mesh.h\"\n", true},
-      {"trainer/model/a.h", "#include \"trainer/parallel/plan.h\"\n", true},
+      {"trainer/model/a.h", "#include \"trainer/layout/plan.h\"\n", true},
+      {"trainer/schedule/a.h", "#include \"trainer/communication/mesh_shape.h\"\n", false},
+      {"trainer/schedule/a.h", "#include \"trainer/communication/mesh.h\"\n", true},
+      {"trainer/schedule/a.h", "#include \"trainer/layout/plan.h\"\n", true},
+      {"trainer/layout/a.h", "#include \"trainer/schedule/schedule.h\"\n", false},
+      {"trainer/layout/a.h", "#include \"trainer/program/program.h\"\n", true},
+      {"trainer/program/a.h", "#include \"trainer/layout/plan.h\"\n", false},
+      {"trainer/program/a.h", "#include \"trainer/parallel/stage.h\"\n", true},
       {"trainer/parallel/a.h", "#include \"trainer/communication/mesh.h\"\n", false},
       {"trainer/parallel/a.h", "#include \"trainer/session/session.h\"\n", true},
       {"trainer/parallel/a.h", "#include \"trainer/step/trainer.h\"\n", true},

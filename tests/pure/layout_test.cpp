@@ -1,5 +1,5 @@
 // Degrees, ranks and nodes to a mesh: each combination is laid out, or refused with a proposal that is accepted.
-#include "trainer/parallel/layout.h"
+#include "trainer/layout/layout.h"
 
 #include <algorithm>
 #include <cctype>

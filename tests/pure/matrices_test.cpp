@@ -1,5 +1,5 @@
 // Which matrices Muon orthogonalises, and how they are shared out.
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 
 #include <gtest/gtest.h>
 

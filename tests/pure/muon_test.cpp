@@ -6,7 +6,7 @@
 
 #include "kernels/muon.h"
 #include "tests/pure/small_run.h"
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/orthogonalize.h"
 

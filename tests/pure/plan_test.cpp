@@ -1,6 +1,6 @@
 // The plan: who owns what, when. Ranges tile, batches are dealt out once, coordinates are a bijection, and what cannot
 // be laid out is refused with the remedy.
-#include "trainer/parallel/plan.h"
+#include "trainer/layout/plan.h"
 
 #include <map>
 #include <set>

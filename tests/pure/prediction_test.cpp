@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "tests/pure/small_run.h"
-#include "trainer/parallel/action_number.h"
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 #include "trainer/planner/readable.h"
 #include "trainer/planner/verdict.h"
+#include "trainer/program/action_number.h"
 
 namespace megalith {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "trainer/parallel/program.h"
+#include "trainer/program/program.h"
 
 namespace megalith::test {
 

@@ -2,7 +2,7 @@
 // instruction in turn.
 #include <gtest/gtest.h>
 
-#include "trainer/parallel/program.h"
+#include "trainer/program/program.h"
 
 #include "tests/pure/program_layouts.h"
 #include "tests/pure/program_machine.h"

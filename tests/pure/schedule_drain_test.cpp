@@ -1,6 +1,6 @@
 // come_to_their_ends() decides from the lists alone. Here all stages rehearse random orders: the rule accepts no order
 // that deadlocks, and most of those that end.
-#include "trainer/parallel/schedule_drain.h"
+#include "trainer/schedule/schedule_drain.h"
 
 #include <gtest/gtest.h>
 

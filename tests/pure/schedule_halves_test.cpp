@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tests/pure/schedule_simulator.h"
-#include "trainer/parallel/schedule_search.h"
+#include "trainer/schedule/schedule_search.h"
 
 namespace megalith::test {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/parallel/schedule.h"
+#include "trainer/schedule/schedule.h"
 
 #include "kernels/system/check.h"
 

@@ -1,6 +1,6 @@
 // Layers over stages: the greedy answer against all answers, known models, and what is refused.
 
-#include "trainer/parallel/stage_split.h"
+#include "trainer/layout/stage_split.h"
 
 #include <algorithm>
 #include <numeric>
@@ -24,8 +24,7 @@ double largest_load(const StageCosts& costs, const Counts& layers, const ChunkPl
 }
 
 // The best of all ways to deal `left` layers to the chunks from `chunk` on.
-double best(const StageCosts& costs, Counts& layers, size_t chunk, int64_t left,
-            const ChunkPlacement& placement) {
+double best(const StageCosts& costs, Counts& layers, size_t chunk, int64_t left, const ChunkPlacement& placement) {
   if (chunk + 1 == layers.size()) {
     layers[chunk] = left;
     return largest_load(costs, layers, placement);
@@ -95,7 +94,9 @@ TEST(StageSplit, KnownModels) {
 }
 
 TEST(StageSplit, MoreChunksThanLayers) {
-  EXPECT_EQ(message_of([] { split_layers({.layers = 12, .embedding = 1, .head = 1}, {8, 2}); }),
+  EXPECT_EQ(message_of([] {
+              split_layers({.layers = 12, .embedding = 1, .head = 1}, {8, 2});
+            }),
             "12 layers for 16 chunks, and each needs one");
 }
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "trainer/parallel/schedule.h"
+#include "trainer/schedule/schedule.h"
 
 namespace megalith {
 namespace {

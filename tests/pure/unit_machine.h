@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tests/pure/program_laws.h"
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 
 namespace megalith::test {
 
@@ -48,8 +48,9 @@ class UnitMachine {
         awaited_ = summed_;
         return;
       case Op::sum_tied:
-        expect(!plan.splits_tied() || is_complete(plan, plan.head_share(), own_[as_number(plan.tied)].microbatches.size()),
-               "the head's share of the tied table is not finished");
+        expect(
+            !plan.splits_tied() || is_complete(plan, plan.head_share(), own_[as_number(plan.tied)].microbatches.size()),
+            "the head's share of the tied table is not finished");
         return expect(!summing_ && !std::exchange(tied_, true), "the tied table is summed too early or twice");
       default: return update(plan, i);
     }

@@ -14,8 +14,8 @@
 
 #include "trainer/model/model.h"
 #include "trainer/parallel/edges.h"
-#include "trainer/parallel/program.h"
 #include "trainer/parallel/sharding.h"
+#include "trainer/program/program.h"
 
 namespace megalith {
 
@@ -47,8 +47,8 @@ class Decoder {
   // Then the logits are those after the last of them, one row.
   void extend(int64_t place, int64_t position, std::span<const int32_t> tokens);
 
-  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank of the stage with the head, and
-  // nothing on others; the host waits for them. In the dry world nothing is written.
+  // Collective as well. The logits after the last pass, (rows, vocabulary), on every rank of the stage with the head,
+  // and nothing on others; the host waits for them. In the dry world nothing is written.
   void read_logits(std::vector<float>& logits);
   // The first rank that has logits: rank 0 where there is one stage, or a V.
   int first_with_logits() const;

@@ -7,8 +7,8 @@
 
 #include "kernels/vocabulary.h"
 #include "trainer/communication/mesh.h"
+#include "trainer/layout/plan.h"
 #include "trainer/model/edge.h"
-#include "trainer/parallel/plan.h"
 
 namespace megalith {
 

@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "trainer/parallel/program.h"
+#include "trainer/program/program.h"
 
 namespace megalith {
 

@@ -18,8 +18,8 @@
 
 #include <vector>
 
-#include "trainer/parallel/program.h"
 #include "trainer/parallel/unit.h"
+#include "trainer/program/program.h"
 
 namespace megalith {
 

@@ -1,8 +1,8 @@
 #include "trainer/parallel/stage.h"
 
 #include "kernels/elementwise.h"
-#include "trainer/parallel/action_number.h"
 #include "trainer/parallel/documents.h"
+#include "trainer/program/action_number.h"
 
 namespace megalith {
 

@@ -13,8 +13,8 @@
 #include "trainer/model/model.h"
 #include "trainer/parallel/edges.h"
 #include "trainer/parallel/graphs.h"
-#include "trainer/parallel/program.h"
 #include "trainer/parallel/sharding.h"
+#include "trainer/program/program.h"
 
 namespace megalith {
 

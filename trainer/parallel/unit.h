@@ -3,7 +3,7 @@
 // elements stay 0.
 #pragma once
 
-#include "trainer/parallel/plan.h"
+#include "trainer/layout/plan.h"
 #include "trainer/parallel/runtime.h"
 
 namespace megalith {

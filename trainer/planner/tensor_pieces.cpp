@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/layout/layout.h"
 #include "trainer/parallel/edges.h"
-#include "trainer/parallel/layout.h"
 #include "trainer/planner/op_time.h"
 #include "trainer/planner/transfer_time.h"
 

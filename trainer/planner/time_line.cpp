@@ -5,8 +5,8 @@
 #include <limits>
 #include <map>
 
-#include "trainer/parallel/action_number.h"
 #include "trainer/planner/transfer_time.h"
+#include "trainer/program/action_number.h"
 
 namespace megalith {
 

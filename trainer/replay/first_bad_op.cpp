@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/base/finite.h"
-#include "trainer/parallel/update.h"
+#include "trainer/program/update.h"
 
 namespace megalith {
 

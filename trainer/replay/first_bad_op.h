@@ -14,8 +14,8 @@
 
 #include "kernels/base/op_watcher.h"
 #include "kernels/base/stream.h"
-#include "trainer/parallel/plan.h"
-#include "trainer/parallel/program.h"
+#include "trainer/layout/plan.h"
+#include "trainer/program/program.h"
 
 namespace megalith {
 

@@ -1,4 +1,4 @@
-// Directions obeys the instructions of a round (trainer/parallel/matrices.h, program.h): it brings the momentum of its
+// Directions obeys the instructions of a round (trainer/layout/matrices.h, program.h): it brings the momentum of its
 // matrices to their owners, has each owned matrix orthogonalised whole, and brings what comes out, the directions, to
 // where the gradients were. Momentum is f32 there, and rounded once to Plan::direction, on one rank as on many; the
 // directions are of that type, so what travels loses nothing and all layouts have the bits of one rank.
@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "trainer/communication/communicator.h"
-#include "trainer/parallel/matrices.h"
-#include "trainer/parallel/program.h"
+#include "trainer/layout/matrices.h"
 #include "trainer/parallel/runtime.h"
 #include "trainer/parallel/unit.h"
+#include "trainer/program/program.h"
 #include "trainer/step/orthogonalize.h"
 
 namespace megalith {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
-#include "trainer/parallel/matrices.h"
+#include "trainer/layout/matrices.h"
 #include "trainer/step/learning_rate.h"
 
 namespace megalith {

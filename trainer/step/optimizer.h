@@ -1,5 +1,5 @@
 // The optimizer: a rule (update_rule.h) over the shards of all units, and the decision whether a step updates them. It
-// obeys the instructions of the update (trainer/parallel/update.h). Its state is picked up by name, so that checkpoints
+// obeys the instructions of the update (trainer/program/update.h). Its state is picked up by name, so that checkpoints
 // need not know which optimizer wrote it.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "trainer/parallel/program.h"
 #include "trainer/parallel/unit.h"
+#include "trainer/program/program.h"
 #include "trainer/step/update_rule.h"
 
 namespace megalith {

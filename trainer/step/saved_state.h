@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/plan.h"
+#include "trainer/layout/plan.h"
 #include "trainer/parallel/runtime.h"
 #include "trainer/parallel/unit.h"
 #include "trainer/step/optimizer.h"

@@ -10,7 +10,7 @@
 #include "configs/config.h"
 #include "kernels/adamw.h"
 #include "kernels/decide_update.h"
-#include "trainer/parallel/plan.h"
+#include "trainer/layout/plan.h"
 
 namespace megalith {
 

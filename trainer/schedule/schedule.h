@@ -1,0 +1,91 @@
+// A schedule is a list of actions that a stage of the pipeline obeys, and a pure function of the numbers it is made
+// from. chunk_placement.h says which chunks of the model's layers a stage runs.
+//
+// Laws, of every list that make_schedule returns:
+// - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
+//   half for the gradient of the input and, later, one for those of the weights.
+// - Each chunk takes its microbatches in ascending order, both ways, and the last backward of a chunk is that of the
+//   last microbatch. Where chunks run in turn, the forwards are in one order and the backwards in another, each the
+//   same on all stages; in a V the chunks have channels of their own. So messages between two stages need no tags.
+// - Halves for weights are in the order of those for inputs: sums over microbatches have one order in all schedules.
+// - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
+//   microbatch % live is free when a microbatch's forward comes.
+// - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even where a send
+//   ends only once it is received, and a forward waits for the sends that its slot was last used for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "configs/config.h"
+#include "trainer/schedule/chunk_placement.h"
+
+namespace megalith {
+
+struct Action {
+  enum class Kind : uint8_t { forward, backward, backward_input, backward_weight };
+  Kind kind;
+  int64_t microbatch;
+  int64_t chunk = 0;  // of this stage
+  bool operator==(const Action&) const = default;
+};
+
+// How long the forward pass of a chunk takes, and the halves of its backward pass, in units of any length; and the sum
+// of its gradient over ranks, which follows its last half for weights and is beside all work.
+struct ChunkTimes {
+  int64_t forward = 1, input = 1, weights = 1, sum = 0;
+  bool operator==(const ChunkTimes&) const = default;
+};
+
+struct PipelineShape {
+  int64_t stages = 1;
+  int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage, a V has 2
+  int64_t microbatches = 1;
+  // The most microbatches alive on any stage: from their first forward there to their last backward there. 0: what the
+  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe. Under zb_v,
+  // where most microbatches hold one of a stage's two chunks at a time, twice as many chunks of microbatches, and no
+  // less than `stages`; v_half takes no number.
+  int64_t active_microbatches = 0;
+  PipelineSchedule kind = PipelineSchedule::one_f_one_b;
+  std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
+  int64_t message = 0;              // how long a message between stages takes, in the same units
+
+  ChunkTimes times_of(int64_t model_chunk) const {
+    return times.empty() ? ChunkTimes{} : times[static_cast<size_t>(model_chunk)];
+  }
+  ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
+  // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
+  bool in_halves() const { return has_halves(kind) && stages > 1; }
+  bool operator==(const PipelineShape&) const = default;
+};
+
+// One training step of one stage. One stage alone: F0 B0 F1 B1 ...
+//
+// one_f_one_b: Narayanan et al., arXiv 2104.04473, section 2.2: forwards to warm up, then one forward, one backward,
+// then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
+// interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
+// gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
+// several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
+// zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
+// backwards, with its chunks, or in an order that a search finds to be faster, as `times` and `message` have it, unless
+// active_microbatches bounds it; halves for weights fill the time in which a stage would wait (schedule_clock.h,
+// schedule_search.h). Between their forward and their half for weights, no stage has more chunks of microbatches, nor
+// more of their layers, than one_f_one_b has alive on the stage that has most of them. Where forwards and halves take
+// one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
+// zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with halves for weights as in zb_h1. At most
+// 2 * stages chunks of microbatches are between their forward and their half for weights on each stage, which is
+// 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of
+// 6 * (stages - 1) of 1f1b with as many layers a stage. Stages keep the order of that case, or one that a search finds
+// to be faster; under zb_v with more memory where active_microbatches is above `stages`.
+std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
+
+// Evaluation: forwards only, in groups of `stages`, or in a V by turns. Nothing stays alive, and one slot a chunk is
+// enough for any number of microbatches.
+std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
+
+// By chunk: the most microbatches that are between their forward and their backward at once, and at least 1. Of two
+// halves the backward is that for inputs or, with `weights`, that for weights.
+std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages,
+                                       bool weights = false);
+
+}  // namespace megalith
