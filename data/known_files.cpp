@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "data/text_inputs.h"
 #include "kernels/system/check.h"
 
 namespace megalith {
@@ -90,6 +89,13 @@ std::string in_words(const KnownFile& known) {
 }
 
 }  // namespace
+
+std::string_view compression_in_name(std::string_view path) {
+  static constexpr std::array<std::string_view, 3> endings = {".gz", ".zst", ".xz"};
+  const auto found =
+      std::find_if(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
+  return found == endings.end() ? "" : *found;
+}
 
 std::optional<KnownFile> known_file(std::string_view head) {
   for (const Magic& magic : magics) {

@@ -32,6 +32,9 @@ std::optional<KnownFile> unmarked_utf16(std::string_view head);
 // Returns the command for a file of a convertible format. A compressed file is decompressed first.
 std::string unpack_command(const KnownFile& known, const std::string& path);
 
+// Returns ".gz", ".zst" or ".xz" if the path ends in it; else "".
+std::string_view compression_in_name(std::string_view path);
+
 // Errors name the format and the remedy. `head` is the beginning of the decompressed contents.
 void check_holds_text(std::string_view head, const std::string& path, bool json_lines);
 void check_holds_tokens(std::string_view head, const std::string& path);

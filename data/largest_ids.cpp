@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "data/prepare_folder.h"
+#include "data/prepared_note.h"
 #include "data/token_stream.h"
+#include "kernels/system/files.h"
 #include "kernels/system/json.h"
 
 namespace megalith {
@@ -29,7 +30,7 @@ nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::
 }
 
 std::optional<int32_t> noted_largest_id(const std::string& file) try {
-  const fs::path path = file, note = path.parent_path() / PrepareFolder::prepared;
+  const fs::path path = file, note = path.parent_path() / prepared_note;
   if (std::error_code absent; !fs::exists(note, absent)) return {};
   const nlohmann::json all = parse_json(read_file(note.string()));
   const nlohmann::json& noted = all.at(largest_ids_key).at(path.filename().string());

@@ -14,6 +14,7 @@
 #include "data/largest_ids.h"
 #include "data/prepare_folder.h"
 #include "data/prepare_journal.h"
+#include "data/prepared_note.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
 
@@ -76,14 +77,14 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
 // Returns the report of an equal prepare that is complete. Error: OUT holds the output of another.
 std::optional<PrepareReport> made_before(const PrepareOptions& options, const nlohmann::json& of,
                                          const Tokenizer* tokenizer) {
-  const std::optional<nlohmann::json> note = PrepareFolder::ended(options.out);
+  const std::optional<nlohmann::json> note = read_prepared_note(options.out);
   if (!note) return {};
   Prepared prepared;
   try {
     prepared = prepared_from(*note);
   } catch (const std::exception& error) {
     FAIL("{}/{} is damaged: {}; nothing is overwritten, so remove the folder or write to another", options.out,
-         PrepareFolder::prepared, error.what());
+         prepared_note, error.what());
   }
   std::string difference = difference_of(prepared.of, of);
   for (const std::string& name : prepared.made.names)
@@ -251,8 +252,8 @@ void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& to
   if (can_go_on) {
     nlohmann::json all = to_json(Prepared{std::move(made), {names, report}});
     all[largest_ids_key] = largest_ids_in(folder.path(""), names, counts);
-    folder.note(PrepareFolder::prepared, all);
-    names.emplace_back(PrepareFolder::prepared);
+    folder.note(prepared_note, all);
+    names.emplace_back(prepared_note);
   }
   folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));
   report.not_removed = folder.publish(names);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "data/prepared_note.h"
 #include "kernels/system/json.h"
 
 namespace megalith {
@@ -30,8 +31,7 @@ bool is_token_file(const std::string& name) {
 }
 
 bool is_published(const std::string& name) {
-  return name == "tokenizer" || name == PrepareFolder::prepared || name == PrepareFolder::chat_template ||
-         is_token_file(name);
+  return name == "tokenizer" || name == prepared_note || name == PrepareFolder::chat_template || is_token_file(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -44,18 +44,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 
 }  // namespace
-
-std::optional<nlohmann::json> PrepareFolder::ended(const std::string& out) {
-  std::error_code absent;
-  const fs::path path = fs::path(out) / prepared;
-  if (!fs::exists(path, absent) || fs::exists(fs::path(out) / "prepare.partial", absent)) return {};
-  try {
-    return parse_json(read_file(path.string()));
-  } catch (const nlohmann::json::exception& error) {
-    FAIL("{} is damaged: {}; nothing is overwritten, so remove the folder {} or write to another", path.string(),
-         error.what(), out);
-  }
-}
 
 PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ / "prepare.partial") {
   refuse_existing();

@@ -25,8 +25,7 @@ namespace megalith {
 class PrepareFolder {
  public:
   static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
-  static constexpr const char* prepared = "prepared.json";            // in OUT, with the files
-  static constexpr const char* chat_template = chat_template_name;  // the same, of conversations (chat_template.h)
+  static constexpr const char* chat_template = chat_template_name;  // in OUT, of conversations (chat_template.h)
 
   // Makes the folders. Errors: OUT cannot be made, another prepare works there, prepare.partial holds unknown files.
   explicit PrepareFolder(const std::string& out);
@@ -47,9 +46,6 @@ class PrepareFolder {
   void forget(const std::string& name);
   // Keeps the folder for a restart, whatever happens.
   void keep() { keeps_ = true; }
-
-  // Returns OUT/prepared.json if the last prepare there is complete.
-  static std::optional<nlohmann::json> ended(const std::string& out);
 
   // Error if OUT has a file or folder that a prepare makes.
   void refuse_existing() const;

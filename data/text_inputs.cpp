@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <set>
 
+#include "data/known_files.h"
 #include "data/path_pattern.h"
 #include "kernels/system/files.h"
 
@@ -80,13 +81,6 @@ std::vector<std::string> texts_below(const std::string& folder, LeftOut& left_ou
 }
 
 }  // namespace
-
-std::string_view compression_in_name(std::string_view path) {
-  static constexpr std::array<std::string_view, 3> endings = {".gz", ".zst", ".xz"};
-  const auto found =
-      std::find_if(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
-  return found == endings.end() ? "" : *found;
-}
 
 std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json, LeftOut* left_out) {
   LeftOut ignored;

@@ -34,7 +34,4 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
 // Error if the input has changed.
 void check_unchanged(const TextInput& input);
 
-// Returns ".gz", ".zst" or ".xz" if the path ends in it; else "".
-std::string_view compression_in_name(std::string_view path);
-
 }  // namespace megalith

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/indexed_dataset.h"
-#include "data/prepare_folder.h"
+#include "data/prepared_note.h"
 #include "data/token_formats.h"
 
 namespace megalith {
@@ -140,7 +140,7 @@ void check_made_without_mask(const std::string& bin_path) {
   const fs::path bin = bin_path, mask = fs::path(bin).replace_extension(".mask");
   std::vector<std::string> names;
   try {
-    if (const auto made = PrepareFolder::ended(bin.parent_path().string()))
+    if (const auto made = read_prepared_note(bin.parent_path().string()))
       names = made->at("made").at("names").get<std::vector<std::string>>();
   } catch (const std::exception&) {  // another's file of this name
     return;

@@ -6,6 +6,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
+#include "data/known_files.h"
 #include "data/ordered_parallel.h"
 #include "kernels/system/check.h"
 #include "kernels/system/process_limits.h"

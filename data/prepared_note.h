@@ -1,0 +1,16 @@
+// The note that `megalith prepare` leaves beside its token files: what was prepared and how, with the files' largest
+// ids.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+namespace megalith {
+
+inline constexpr const char* prepared_note = "prepared.json";
+
+// Returns the note in a folder if the last prepare there is complete. Error: it is damaged.
+std::optional<nlohmann::json> read_prepared_note(const std::string& folder);
+
+}  // namespace megalith
