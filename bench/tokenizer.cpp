@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/system/files.h"
 #include "kernels/system/mapped_file.h"
 

@@ -124,7 +124,7 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string train;  // file, prefix or glob; or several with weights, as lines that each end (data/sources.h)
+  std::string train;  // file, prefix or glob; or several with weights, as lines that each end (data/samples/sources.h)
   std::string validation;
   std::string tokenizer;
   bool shuffle = true;

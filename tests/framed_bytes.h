@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/system/files.h"
 
 namespace megalith {

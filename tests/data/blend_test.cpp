@@ -1,5 +1,5 @@
 // The order of a blend: exact in any window, complete in any epoch, for any weights.
-#include "data/blend.h"
+#include "data/samples/blend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <random>
 #include <set>
 
-#include "data/loader.h"
-#include "data/sample_order.h"
-#include "data/sources.h"
+#include "data/samples/loader.h"
+#include "data/samples/sample_order.h"
+#include "data/samples/sources.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

@@ -1,10 +1,10 @@
-#include "data/bpe_trainer.h"
+#include "data/tokenizers/bpe_trainer.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
 
-#include "data/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_tokenizer.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

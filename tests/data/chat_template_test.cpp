@@ -1,6 +1,6 @@
 // Chat templates: texts, ids and masks are those of transformers on ../shared/sft; tokens know their places in a text,
 // whatever the tokenizer; a template's file holds all of it; what is no conversation is said.
-#include "data/chat_template.h"
+#include "data/conversations/chat_template.h"
 
 #include <gtest/gtest.h>
 

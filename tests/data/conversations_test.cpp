@@ -2,8 +2,8 @@
 // no conversation is said with its line; prepares go on and depend on no thread.
 #include <nlohmann/json.hpp>
 
-#include "data/prepare.h"
-#include "data/token_stream.h"
+#include "data/corpus/prepare.h"
+#include "data/samples/token_stream.h"
 #include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/prepare.h"
-#include "data/token_stream.h"
+#include "data/corpus/prepare.h"
+#include "data/samples/token_stream.h"
 #include "kernels/system/files.h"
 
 namespace megalith::test {

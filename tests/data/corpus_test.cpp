@@ -1,16 +1,16 @@
 // From texts of every form to tokens: documents, bad ones, shards.
-#include "data/corpus.h"
+#include "data/corpus/corpus.h"
 
 #include <sys/stat.h>
 
 #include <thread>
 
-#include "data/bpe_tokenizer.h"
-#include "data/bpe_vocabulary.h"
-#include "data/documents.h"
-#include "data/prepare.h"
-#include "data/token_stream.h"
-#include "data/tokenizer.h"
+#include "data/corpus/documents.h"
+#include "data/corpus/prepare.h"
+#include "data/samples/token_stream.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_vocabulary.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/compressed.h"
 #include "tests/data/corpora.h"
 #include "tests/data/scratch.h"

@@ -2,7 +2,7 @@
 // flushed: the same prepare, started again, makes the same files as one that was never interrupted.
 #include <algorithm>
 
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
 #include "tests/crash_states.h"
 #include "tests/data/scratch.h"
 

@@ -1,9 +1,9 @@
 // Which documents of a corpus are held out, and where the end of one begins that is.
-#include "data/held_out.h"
+#include "data/corpus/held_out.h"
 
 #include <set>
 
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
 #include "tests/data/compressed.h"
 #include "tests/data/corpora.h"
 #include "tests/data/scratch.h"

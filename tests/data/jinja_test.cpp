@@ -1,12 +1,12 @@
 // Templates in Jinja: what the language does, which transformers does too, and what is refused; and templates of a
 // conversation, which are recognised by what they render.
-#include "data/jinja.h"
+#include "data/conversations/jinja.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "data/chat_template_jinja.h"
+#include "data/conversations/chat_template_jinja.h"
 #include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 #include "tests/python.h"

@@ -1,8 +1,8 @@
 // Files of other formats, under any name, as texts and as tokens: named, with the command that makes a text of them.
-#include "data/known_files.h"
+#include "data/samples/known_files.h"
 
-#include "data/byte_source.h"
-#include "data/token_stream.h"
+#include "data/corpus/byte_source.h"
+#include "data/samples/token_stream.h"
 #include "tests/data/compressed.h"
 #include "tests/data/scratch.h"
 

@@ -1,7 +1,7 @@
 // Tokenizers of others that would hang or fill the memory, and keys beside them that would change ids.
 #include <gtest/gtest.h>
 
-#include "data/chat_template.h"
+#include "data/conversations/chat_template.h"
 #include "tests/data/small_tokenizers.h"
 
 namespace megalith {

@@ -1,9 +1,9 @@
-#include "data/loader.h"
+#include "data/samples/loader.h"
 
 #include <cstring>
 #include <set>
 
-#include "data/permutation.h"
+#include "data/samples/permutation.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/indexed_dataset_writer.h"
-#include "data/token_stream.h"
+#include "data/samples/indexed_dataset_writer.h"
+#include "data/samples/token_stream.h"
 #include "tests/data/scratch.h"
 #include "tests/python.h"
 

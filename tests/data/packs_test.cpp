@@ -1,5 +1,5 @@
 // Masked streams: the mask beside the tokens, and sequences of whole examples, packed by best fit or one each.
-#include "data/packs.h"
+#include "data/samples/packs.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <random>
 #include <set>
 
-#include "data/indexed_dataset_writer.h"
-#include "data/loader.h"
-#include "data/sources.h"
-#include "data/windows.h"
+#include "data/samples/indexed_dataset_writer.h"
+#include "data/samples/loader.h"
+#include "data/samples/sources.h"
+#include "data/samples/windows.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

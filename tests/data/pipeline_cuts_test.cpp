@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizers.h"
 
 namespace megalith {

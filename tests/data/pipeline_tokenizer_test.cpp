@@ -1,14 +1,14 @@
 // Tokenizers of any tokenizer.json: ids, with and without special tokens, and decoded texts are those of Hugging Face's
 // library on the seven forms of ../shared; small ones show each rule.
-#include "data/pipeline_tokenizer.h"
+#include "data/tokenizers/pipeline_tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "data/bpe_names.h"
-#include "data/special_text.h"
-#include "data/tokenizer_json.h"
+#include "data/tokenizers/bpe_names.h"
+#include "data/tokenizers/special_text.h"
+#include "data/tokenizers/tokenizer_json.h"
 #include "tests/data/small_tokenizers.h"
 #include "tests/python.h"
 

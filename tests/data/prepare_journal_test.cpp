@@ -1,5 +1,5 @@
 // What prepare notes comes back as it was, and what has changed since is named.
-#include "data/prepare_journal.h"
+#include "data/corpus/prepare_journal.h"
 
 #include <gtest/gtest.h>
 

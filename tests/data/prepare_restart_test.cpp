@@ -2,7 +2,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
 #include "kernels/system/file_calls.h"
 #include "kernels/system/folder_lock.h"
 #include "kernels/system/json.h"

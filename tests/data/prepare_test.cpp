@@ -1,4 +1,4 @@
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "data/corpus.h"
-#include "data/ordered_parallel.h"
-#include "data/special_text.h"
-#include "data/token_stream.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_spec.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/ordered_parallel.h"
+#include "data/corpus/tokenizer_spec.h"
+#include "data/samples/token_stream.h"
+#include "data/tokenizers/special_text.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"

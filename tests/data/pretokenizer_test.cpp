@@ -1,4 +1,4 @@
-#include "data/pretokenizer.h"
+#include "data/tokenizers/pretokenizer.h"
 
 #include <functional>
 #include <map>

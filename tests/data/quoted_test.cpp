@@ -1,5 +1,5 @@
 // Bytes as they are shown.
-#include "data/quoted.h"
+#include "data/tokenizers/quoted.h"
 
 #include <gtest/gtest.h>
 

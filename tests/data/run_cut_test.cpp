@@ -1,13 +1,13 @@
 // Runs that no pattern cuts: cut all the same, into the ids of the whole, in little memory.
-#include "data/run_cut.h"
+#include "data/tokenizers/run_cut.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "data/bpe_tokenizer.h"
-#include "data/prepare.h"
-#include "data/token_stream.h"
-#include "data/tokenizer.h"
+#include "data/corpus/prepare.h"
+#include "data/samples/token_stream.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/bpe_names.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/bpe_names.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/scratch.h"
 
 namespace megalith::small_tokenizers {

@@ -1,6 +1,6 @@
 // A source continues where it was, in whatever way its samples are cut since: within an epoch no token comes twice, and
 // none is left out but what fills no sample.
-#include "data/source_course.h"
+#include "data/samples/source_course.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 #include <set>
 
-#include "data/indexed_dataset_writer.h"
-#include "data/loader.h"
+#include "data/samples/indexed_dataset_writer.h"
+#include "data/samples/loader.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

@@ -1,5 +1,5 @@
 // Which patterns cut as GPT-2's does: its other forms are known, and near ones are not taken for it.
-#include "data/split_pattern.h"
+#include "data/tokenizers/split_pattern.h"
 
 #include <gtest/gtest.h>
 

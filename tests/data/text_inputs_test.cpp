@@ -1,12 +1,12 @@
 // Names stand for files, and bytes come out of compressed ones.
-#include "data/text_inputs.h"
+#include "data/corpus/text_inputs.h"
 
 #include <sys/stat.h>
 
 #include <thread>
 
-#include "data/byte_source.h"
-#include "data/tokenizer.h"
+#include "data/corpus/byte_source.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/compressed.h"
 #include "tests/data/scratch.h"
 

@@ -1,5 +1,5 @@
 // Regular expressions match what Oniguruma's do, and say when more text could change a match.
-#include "data/text_pattern.h"
+#include "data/tokenizers/text_pattern.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/token_stream.h"
+#include "data/samples/token_stream.h"
 
 #include <sys/stat.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "data/indexed_dataset_writer.h"
+#include "data/samples/indexed_dataset_writer.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

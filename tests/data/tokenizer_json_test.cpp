@@ -1,11 +1,11 @@
 // tokenizer.json: read in both notations of merges as vocab.json and merges.txt are, written as `tokenizers` reads it,
 // and refused where it would be almost right.
-#include "data/tokenizer_json.h"
+#include "data/tokenizers/tokenizer_json.h"
 
 #include <nlohmann/json.hpp>
 
-#include "data/special_text.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/special_text.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/scratch.h"
 #include "tests/python.h"
 

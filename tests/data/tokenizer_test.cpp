@@ -1,11 +1,11 @@
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/bpe_merger.h"
+#include "data/tokenizers/bpe_merger.h"
 #include "tests/data/scratch.h"
 #include "tests/python.h"
 

@@ -1,4 +1,4 @@
-#include "data/whole_characters.h"
+#include "data/tokenizers/whole_characters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Every target of a text is scored once, those at its end as well.
-#include "data/windows.h"
+#include "data/samples/windows.h"
 
-#include "data/indexed_dataset_writer.h"
-#include "data/loader.h"
+#include "data/samples/indexed_dataset_writer.h"
+#include "data/samples/loader.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "checkpoints/difference.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/system/folder_lock.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/indexed_dataset_writer.h"
-#include "data/largest_ids.h"
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
+#include "data/samples/indexed_dataset_writer.h"
+#include "data/samples/largest_ids.h"
 #include "tests/message_of.h"
 #include "trainer/step/data_overlap.h"
 

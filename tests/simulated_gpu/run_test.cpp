@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
 #include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"

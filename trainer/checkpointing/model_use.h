@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checkpoints/generation_config.h"
-#include "data/chat_template.h"
-#include "data/tokenizer.h"
+#include "data/conversations/chat_template.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/checkpointing/weight_source.h"
 
 namespace megalith {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/loader.h"
-#include "data/tokenizer.h"
+#include "data/samples/loader.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace megalith {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/samples/loader.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 
 namespace megalith {

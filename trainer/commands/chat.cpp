@@ -1,8 +1,8 @@
 // Implements megalith chat.
 #include <algorithm>
 
-#include "data/chat_template_jinja.h"
-#include "data/whole_characters.h"
+#include "data/conversations/chat_template_jinja.h"
+#include "data/tokenizers/whole_characters.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/model_arguments.h"
@@ -162,10 +162,10 @@ Command chat_command(CLI::App& cli) {
   auto o = std::make_shared<ChatOptions>();
   app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or folder of a model from Hugging Face")
       ->required();
-  app->add_option(
-      "--template", o->template_name,
-      "the form of messages in a text: chatml, llama3, mistral, zephyr, plain, a file (data/chat_template.h, or "
-      "Jinja), or a folder that has one; default: that of the training, else that of the model's folder");
+  app->add_option("--template", o->template_name,
+                  "the form of messages in a text: chatml, llama3, mistral, zephyr, plain, a file "
+                  "(data/conversations/chat_template.h, or Jinja), or a folder that has one; default: that of the "
+                  "training, else that of the model's folder");
   app->add_option("--system", o->system, "system message, before all others");
   add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");
   add_sampling(app, o->sampling);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/special_text.h"
+#include "data/tokenizers/special_text.h"
 #include "trainer/session/session.h"
 
 namespace megalith {

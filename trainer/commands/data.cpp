@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "data/prepare.h"
-#include "data/quoted.h"
+#include "data/corpus/prepare.h"
+#include "data/tokenizers/quoted.h"
 #include "kernels/system/check.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
@@ -106,10 +106,11 @@ std::function<void()> add_conversations(CLI::App* app, const std::shared_ptr<Pre
                                         const CLI::Option* field) {
   auto fields = std::make_shared<ConversationFields>();
   ExampleOptions& examples = options->examples;
-  const auto* chat = app->add_option("--template", examples.chat_template,
-                                     "lines are conversations, written as chatml, llama3, mistral, zephyr or plain has "
-                                     "them, as a file does (data/chat_template.h, or Jinja), or as a folder of Hugging "
-                                     "Face has them; the answers count");
+  const auto* chat =
+      app->add_option("--template", examples.chat_template,
+                      "lines are conversations, written as chatml, llama3, mistral, zephyr or plain has "
+                      "them, as a file does (data/conversations/chat_template.h, or Jinja), or as a folder of Hugging "
+                      "Face has them; the answers count");
   app->add_option("--prompt-field", fields->prompt,
                   "field of a JSON line with what the user says, instead of messages; takes --completion-field");
   app->add_option("--completion-field", fields->completion, "field of a JSON line with the answer to it");

@@ -5,7 +5,7 @@
 
 #include "configs/config.h"
 #include "configs/output_file.h"
-#include "data/whole_characters.h"
+#include "data/tokenizers/whole_characters.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"

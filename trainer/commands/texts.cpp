@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "data/prompts.h"
+#include "data/corpus/prompts.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 

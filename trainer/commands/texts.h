@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/whole_characters.h"
+#include "data/tokenizers/whole_characters.h"
 #include "trainer/machine/dialogue.h"
 #include "trainer/session/session.h"
 
@@ -16,7 +16,7 @@ namespace megalith {
 // Reads standard input, without the newline that ends its last line.
 std::string standard_input();
 
-// Reads a file of prompts (data/prompts.h). "-" is standard input.
+// Reads a file of prompts (data/corpus/prompts.h). "-" is standard input.
 std::vector<std::string> read_prompts(const std::string& path);
 
 // Collective. Returns the next line that somebody types at rank 0, on all ranks; nothing at the end of the input.

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/inference/sampling.h"
 #include "trainer/parallel/decoder.h"
 #include "trainer/session/session.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/chat_template.h"
-#include "data/tokenizer.h"
+#include "data/conversations/chat_template.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/inference/continued_texts.h"
 #include "trainer/inference/sampling.h"
 #include "trainer/parallel/decoder.h"

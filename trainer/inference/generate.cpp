@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "data/special_text.h"
+#include "data/tokenizers/special_text.h"
 #include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
 

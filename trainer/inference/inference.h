@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/special_text.h"
-#include "data/tokenizer.h"
-#include "data/windows.h"
+#include "data/samples/windows.h"
+#include "data/tokenizers/special_text.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/checkpointing/model_use.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/continued_texts.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/special_text.h"
+#include "data/tokenizers/special_text.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "data/special_text.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/special_text.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace megalith {
 
@@ -43,8 +43,8 @@ struct Scores {
 std::vector<Question> read_questions(const std::string& path);
 
 // Holds the tokens of context and answer. As in the harness, blanks at the end of the context count as the answer's,
-// both are encoded together, and an end-of-text token stands for an empty context, unless the tokenizer begins every text
-// with tokens of its own.
+// both are encoded together, and an end-of-text token stands for an empty context, unless the tokenizer begins every
+// text with tokens of its own.
 struct AnswerTokens {
   std::vector<int32_t> ids;
   int64_t answer = 0;  // number of them that are the answer's

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "data/corpus.h"
-#include "data/encode_corpus.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/encode_corpus.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "checkpoints/checksum.h"
-#include "data/sources.h"
-#include "data/token_stream.h"
+#include "data/samples/sources.h"
+#include "data/samples/token_stream.h"
 #include "kernels/system/files.h"
 
 namespace megalith {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/loader.h"
+#include "data/samples/loader.h"
 
 namespace megalith {
 
@@ -15,7 +15,7 @@ namespace megalith {
 // cannot be read stands in its place.
 std::string content_of(const std::vector<std::string>& files);
 
-// Returns the same for a source of tokens (data/sources.h), with the .idx and .mask of each token file.
+// Returns the same for a source of tokens (data/samples/sources.h), with the .idx and .mask of each token file.
 std::string content_of_source(const std::string& name);
 
 // Returns the same for the sources of a loader.

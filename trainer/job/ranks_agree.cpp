@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "data/sources.h"
+#include "data/samples/sources.h"
 #include "kernels/system/json.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "data/prompts.h"
+#include "data/corpus/prompts.h"
 #include "kernels/system/files.h"
 
 namespace megalith {

@@ -13,7 +13,7 @@ namespace megalith {
 bool names_prompt_file(const std::string& said);
 
 // Returns the prompts of train.sample_prompts: the list, the lines of the file, or, where it is empty, one empty
-// prompt. Error: the file cannot be read (data/prompts.h).
+// prompt. Error: the file cannot be read (data/corpus/prompts.h).
 std::vector<std::string> sample_prompts(const TrainConfig& config);
 
 // The cache holds so many texts at once, each of so many tokens. A token stands for a byte or more, so that the room

@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "data/largest_ids.h"
-#include "data/sources.h"
-#include "data/token_stream.h"
-#include "data/tokenizer_spec.h"
+#include "data/corpus/tokenizer_spec.h"
+#include "data/samples/largest_ids.h"
+#include "data/samples/sources.h"
+#include "data/samples/token_stream.h"
 #include "kernels/system/counted.h"
 
 namespace megalith {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/loader.h"
-#include "data/token_stream.h"
-#include "data/tokenizer.h"
-#include "data/windows.h"
+#include "data/samples/loader.h"
+#include "data/samples/token_stream.h"
+#include "data/samples/windows.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/parallel/stage.h"
 #include "trainer/step/checked_tokens.h"
 
@@ -40,11 +40,11 @@ void find_masks(Config& config);
 // of prepare, where data.tokenizer is these, and that no source of data.train or data.validation has another beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
-// Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
-// is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary; and that the end
-// of a document is known where documents are kept apart. Rank `rank` of
-// `ranks` scans its share of each, but of files that are `checked`, or of which prepare has noted the largest id
-// (data/largest_ids.h): there, as everywhere, each batch is looked at as it comes.
+// Opens the sources that a key names (data/samples/sources.h) as samples of batch.sequence_length, and checks that no
+// token id is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary; and
+// that the end of a document is known where documents are kept apart. Rank `rank` of `ranks` scans its share of each,
+// but of files that are `checked`, or of which prepare has noted the largest id (data/samples/largest_ids.h): there, as
+// everywhere, each batch is looked at as it comes.
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks, const CheckedTokens& checked = {});
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/rank_context.h"
 #include "trainer/step/text_data.h"

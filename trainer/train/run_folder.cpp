@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "data/chat_template.h"
+#include "data/conversations/chat_template.h"
 #include "kernels/system/json.h"
 #include "trainer/checkpointing/model_use.h"
 #include "trainer/log/log.h"

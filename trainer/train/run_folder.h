@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "configs/config.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/system/files.h"
 #include "kernels/system/folder_lock.h"
 

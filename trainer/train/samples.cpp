@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/special_text.h"
+#include "data/tokenizers/special_text.h"
 #include "kernels/system/json.h"
 #include "kernels/system/mix.h"
 #include "trainer/job/agreement.h"

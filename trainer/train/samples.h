@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/inference/continued_texts.h"
 #include "trainer/step/trainer.h"
 

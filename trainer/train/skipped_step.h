@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "data/loader.h"
+#include "data/samples/loader.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/step/trainer.h"
 

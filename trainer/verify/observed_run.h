@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/samples/loader.h"
 #include "kernels/base/tensor_shard.h"
 #include "trainer/job/rank_context.h"
 

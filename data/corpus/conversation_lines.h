@@ -1,0 +1,29 @@
+// The conversation of a JSON line, in the forms that people have them. Inside data/ only.
+//
+//   {"messages": [{"role": "user", "content": "..."}, ...]}                    OpenAI's
+//   {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}   ShareGPT's
+//   {"instruction": "...", "input": "...", "output": "...", "system": "...", "history": [["...", "..."], ...]} Alpaca's
+//   {PROMPT: "...", COMPLETION: "..."}                                          where these two fields are named
+//
+// An assistant's message with "weight": 0 or "train": false is not trained on. What would change the text or what
+// counts and is not supported is refused by its name: tool calls, reasoning, other roles, contents in parts.
+#pragma once
+
+#include <simdjson.h>
+
+#include <string>
+#include <vector>
+
+#include "data/conversations/chat_template.h"
+#include "data/corpus/text_batches.h"
+
+namespace megalith {
+
+// What a line is to look like, for messages.
+std::string form_of(const ConversationFields& fields);
+
+// Returns the messages of a line, an object; or sets `bad` to a description of its error.
+std::vector<ChatMessage> messages_in(const simdjson::dom::element& line, const ConversationFields& fields,
+                                     std::string& bad);
+
+}  // namespace megalith

@@ -1,0 +1,33 @@
+// The value of data.train: one source of tokens, or several with weights.
+//
+// A source is a token file; a prefix, PREFIX for PREFIX.bin or for the shards PREFIX-00000.bin, PREFIX-00001.bin, ...;
+// or a glob such as wiki/*.bin. Its files, sorted by name, are one stream: a sample may span files as it may span
+// documents, so that shards of any size train like one file. A folder of prepare means its training tokens, or as
+// data.validation those held out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/samples/path_pattern.h"
+
+namespace megalith {
+
+struct DataSource {
+  std::string name;   // file, prefix, glob or folder of prepare
+  int64_t share = 1;  // proportional to the weights
+};
+
+// `text` is one name, or lines `NAME WEIGHT`, each with its end, as made from a TOML list. Errors, which begin with
+// `key`: a missing weight, or one that is no positive decimal number; a name that is empty or given twice.
+std::vector<DataSource> parse_sources(const std::string& key, const std::string& text);
+
+// Returns the files of a source that exist. files_of refuses none, a missing shard, and an ambiguous prefix.
+std::vector<std::string> matches_of(const std::string& name, const std::string& key = "data.train");
+
+// Counts what a pattern matches beside its files, or does not enter, by kind.
+LeftOut left_out_of(const std::string& name);
+std::vector<std::string> files_of(const std::string& key, const std::string& name);
+
+}  // namespace megalith

@@ -1,0 +1,41 @@
+// The parts of a pattern of TextPattern, as they are written.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/characters.h"
+
+namespace megalith {
+
+constexpr uint32_t no_most = UINT32_MAX;  // of a part that repeats as often as it can
+
+struct PatternPart {
+  enum class Kind { character, sequence, alternatives, repeat, look_ahead, look_behind, atomic, begins, ends };
+  Kind kind = Kind::sequence;
+  CharacterSet set = {};  // of a character
+  std::vector<PatternPart> inside = {};
+  uint32_t least = 1, most = 1;
+  bool is_lazy = false, is_possessive = false, is_negated = false, ignores_case = false;
+
+  bool is_one_literal() const { return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last; }
+  bool may_be_empty() const {
+    const auto may = [](const PatternPart& part) { return part.may_be_empty(); };
+    switch (kind) {
+      case Kind::character: return false;
+      case Kind::sequence:
+      case Kind::atomic: return std::all_of(inside.begin(), inside.end(), may);
+      case Kind::alternatives: return std::any_of(inside.begin(), inside.end(), may);
+      case Kind::repeat: return least == 0 || inside[0].may_be_empty();
+      default: return true;
+    }
+  }
+};
+
+// Error: syntax that text_pattern.h does not name. `where` begins the message.
+PatternPart parse_pattern(std::string_view pattern, const std::string& where);
+
+}  // namespace megalith

@@ -1,0 +1,185 @@
+#include "data/tokenizers/pipeline_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/tokenizers/token_places.h"
+#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/tokenizer_json.h"
+#include "data/tokenizers/tokenizer_parts.h"
+#include "data/tokenizers/tokenizer_pipeline.h"
+#include "kernels/system/check.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
+
+namespace megalith {
+
+namespace {
+
+using Json = nlohmann::json;
+
+class PipelineEncoder final : public Encoder {
+ public:
+  PipelineEncoder(const TokenizerPipeline& pipeline, bool with_specials)
+      : pipeline_(pipeline), with_specials_(with_specials), model_scratch_(pipeline.model) {}
+
+  void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::text, out, nullptr); }
+  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::cut, out, nullptr); }
+  void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
+    encode(text, Begin::text, out, &places);
+  }
+  void encode_places_inside(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
+    encode(text, Begin::piece, out, &places);
+  }
+
+ private:
+  struct Encoded final : TextCutter::Pieces {
+    void take(std::string_view piece) override { model.encode(piece, scratch, out); }
+    Encoded(const BpeModel& model_of, BpeModel::Scratch& memory, std::vector<int32_t>& ids)
+        : model(model_of), scratch(memory), out(ids) {}
+    const BpeModel& model;
+    BpeModel::Scratch& scratch;
+    std::vector<int32_t>& out;
+  };
+
+  using Places = std::vector<TextRange>;  // null: they are not asked for
+
+  // What the begin of a text is: that of all, that of a piece after an added token, or a cut.
+  enum class Begin { text, piece, cut };
+
+  void encode(std::string_view text, Begin begins, std::vector<int32_t>& out, Places* places) {
+    const auto piece = [&](size_t begin, size_t end) {
+      const size_t first = places ? places->size() : 0;
+      encode_piece(text.substr(begin, end - begin), begin == 0 && begins != Begin::piece,
+                   begins == Begin::cut && begin == 0, out, places);
+      for (size_t i = first; places && i < places->size(); i++)
+        (*places)[i] = {begin + (*places)[i].begin, begin + (*places)[i].end};
+    };
+    for_each_part(pipeline_.raw, text, piece, out, places);
+  }
+
+  void encode_piece(std::string_view original, bool is_first, bool goes_on, std::vector<int32_t>& out, Places* places) {
+    changes_.clear();
+    const std::string_view text =
+        pipeline_.normalizer.apply(original, goes_on, normalizing_, places ? &changes_ : nullptr);
+    Encoded pieces(pipeline_.model, model_scratch_, out);
+    const size_t first = places ? places->size() : 0;
+    const auto piece = [&](size_t begin, size_t end) {
+      const bool begins = is_first && begin == 0;
+      const size_t first_id = out.size();
+      const std::string_view part = text.substr(begin, end - begin);
+      pipeline_.cutter.cut(part, {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
+      if (places) TokenWalk(pipeline_.bytes, part, begin).places_of(std::span(out).subspan(first_id), *places);
+    };
+    for_each_part(pipeline_.normalized, text, piece, out, places);
+    if (places && text != original)
+      places_before(pipeline_.normalizer, changes_, original, text, std::span(*places).subspan(first));
+  }
+
+  // Appends the ids of added tokens, and gives what is between them to `piece`.
+  template <class Piece>
+  void for_each_part(const AddedTokenFinder& finder, std::string_view text, Piece piece, std::vector<int32_t>& out,
+                     Places* places) {
+    size_t done = 0;
+    for (size_t from = 0; from < text.size();) {
+      const AddedTokenFinder::Match match = finder.next_in(text, from, done, with_specials_);
+      if (match.begin > done) piece(done, match.begin);
+      if (match.id >= 0 && match.begin < match.end) {
+        out.push_back(match.id);
+        if (places) places->push_back({match.begin, match.end});
+      }
+      done = match.end;
+      from = match.next;
+    }
+    if (done < text.size()) piece(done, text.size());
+  }
+
+  const TokenizerPipeline& pipeline_;
+  const bool with_specials_;
+  TextNormalizer::Scratch normalizing_;
+  TextCutter::Scratch cutting_;
+  BpeModel::Scratch model_scratch_;
+  std::vector<TextNormalizer::Change> changes_;
+};
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  PipelineTokenizer(std::shared_ptr<const TokenizerPipeline> pipeline, std::map<std::string, std::string> files,
+                    TokenUse use, bool with_specials)
+      : pipeline_(std::move(pipeline)), files_(std::move(files)), use_(std::move(use)), finds_specials_(with_specials) {
+    if (!with_specials)
+      with_specials_ =
+          std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), TokenUse(), true);
+  }
+
+  int32_t vocab_size() const override { return pipeline_->size(); }
+  int32_t end_of_text() const override { return pipeline_->end_of_text; }
+  std::unique_ptr<Encoder> encoder() const override {
+    return std::make_unique<PipelineEncoder>(*pipeline_, finds_specials_);
+  }
+  const Tokenizer* with_specials() const override { return with_specials_.get(); }
+  std::string_view token_bytes(int32_t id) const override { return pipeline_->bytes[checked(id)]; }
+  std::string token_name(int32_t id) const override {
+    const bool stands_for_none = token_bytes(id).empty() || pipeline_->is_special[checked(id)];
+    return stands_for_none ? pipeline_->names[checked(id)] : std::string(token_bytes(id));
+  }
+  size_t last_cut(std::string_view text) const override { return pipeline_->last_cut(text, finds_specials_); }
+  std::vector<int32_t> beginning() const override { return pipeline_->frame.beginning; }
+  std::vector<int32_t> ending() const override { return pipeline_->frame.ending; }
+
+  std::string decode(std::span<const int32_t> ids, bool with_specials) const override {
+    std::vector<std::string> names;
+    for (const int32_t id : ids)
+      if (with_specials || !pipeline_->is_left_out[checked(id)]) names.push_back(pipeline_->written[checked(id)]);
+    return pipeline_->decoder.text_of(std::move(names));
+  }
+
+  void save(const std::string& folder) const override {
+    for (const auto& [name, text] : files_) write_file((std::filesystem::path(folder) / name).string(), text);
+  }
+  void save_for_transformers(const std::string& folder, int64_t, const std::string& jinja) const override {
+    for (const auto& [name, text] : with_chat_template(files_, jinja))
+      write_file((std::filesystem::path(folder) / name).string(), text);
+  }
+  const TokenUse& use() const override { return use_; }
+
+  std::string content() const override {
+    Json file = parse_json(files_.at(tokenizer_json_file));
+    for (const char* key : {"version", "truncation", "padding", "decoder"}) file.erase(key);
+    for (Json& merge : file["model"]["merges"])
+      if (merge.is_array()) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    return fmt::format("{}\ntexts end with {}\n", json_text(file), pipeline_->end_name);
+  }
+
+  std::vector<SpecialToken> special_tokens() const override {
+    std::vector<SpecialToken> all{{pipeline_->end_name, pipeline_->end_of_text}};
+    for (int32_t id = 0; id < vocab_size(); id++)
+      if (pipeline_->is_special[checked(id)] && id != pipeline_->end_of_text)
+        all.push_back({pipeline_->names[checked(id)], id});
+    return all;
+  }
+
+ private:
+  size_t checked(int32_t id) const {
+    CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
+    return static_cast<size_t>(id);
+  }
+
+  std::shared_ptr<const TokenizerPipeline> pipeline_;
+  std::map<std::string, std::string> files_;  // by name
+  TokenUse use_;
+  std::unique_ptr<Tokenizer> with_specials_;
+  const bool finds_specials_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const Json& file, const std::string& path,
+                                                   std::map<std::string, std::string> files,
+                                                   const SpecialTokens& special) {
+  CHECK(json_member(file, "model").is_object(), "{} has no model", path);
+  return std::make_unique<PipelineTokenizer>(std::make_shared<TokenizerPipeline>(file, path, special.end),
+                                             std::move(files), special.use, false);
+}
+
+}  // namespace megalith

@@ -1,0 +1,91 @@
+// The pre-tokenizer of a tokenizer.json: it cuts a text into pieces, within which a model merges. Inside data/ only.
+// Known: Split, ByteLevel, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, and sequences of them.
+//
+// Immutable; any number of threads may use it, each with its own Scratch.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/pretokenizer.h"
+#include "data/tokenizers/text_pattern.h"
+
+namespace megalith {
+
+class TextCutter {
+ public:
+  // Errors: a type or a value that is not known, by key and value. `path` begins the message.
+  TextCutter(const nlohmann::json& pre_tokenizer, const std::string& path);
+
+  class Pieces {
+   public:
+    virtual ~Pieces() = default;
+    virtual void take(std::string_view piece) = 0;  // not empty; valid during the call
+  };
+  struct Place {
+    bool begins = true;    // the text begins the whole one
+    bool goes_on = false;  // or goes on from a cut, so that no blank is put before it
+  };
+  struct Scratch {
+    struct Part {
+      size_t begin, end;
+      bool is_match;
+    };
+    struct Step {
+      std::string text;
+      std::vector<Part> parts;
+    };
+    std::vector<Step> steps;
+    TextPattern::Scratch pattern;
+  };
+  void cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+
+  // Returns where a text that goes on in an unknown way may be cut, as Tokenizer::last_cut says: cut() of both parts,
+  // of which the second goes on, gives the pieces of the whole. 0 if no place is found.
+  size_t last_cut(std::string_view text, Scratch& scratch) const;
+
+  // Returns whether the last step is ByteLevel: pieces are bytes, and the model names these by GPT-2's characters.
+  bool gives_bytes() const { return gives_bytes_; }
+  // Returns whether texts stay whole, but for characters that are replaced.
+  bool leaves_whole() const;
+  // Returns what replaces a blank.
+  std::string_view blank() const;
+  // Returns whether something is put before pieces.
+  bool prepends() const;
+
+ private:
+  enum class Kind { split, byte_level, metaspace };
+  enum class Behavior { isolated, removed, contiguous, with_previous, with_next };
+  enum class Prefix { never, first, always };
+  struct Step {
+    Kind kind;
+    std::vector<TextPattern> pattern = {};  // of a split, one
+    Behavior behavior = Behavior::isolated;
+    bool is_inverted = false;
+    bool cuts_as_gpt2 = false;      // by a pretokenizer, instead of the pattern
+    Prefix prefix = Prefix::never;  // of ByteLevel and Metaspace
+    std::string blank = {};         // of Metaspace
+    bool cuts = true;               // of ByteLevel and Metaspace
+  };
+  void add(const nlohmann::json& part, const std::string& path);
+  void add_split(const nlohmann::json& part, const std::string& path);
+  void add_pattern(const std::string& pattern, Behavior behavior, const std::string& path, bool is_inverted = false);
+  static Behavior behavior_of(const nlohmann::json& part, const std::string& what, const std::string& path);
+
+  void cut(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void split(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void byte_level(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void metaspace(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void give(size_t step, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
+            Scratch& scratch) const;
+  size_t last_cut(size_t step, std::string_view text, Scratch& scratch) const;
+
+  std::vector<Step> steps_;
+  std::shared_ptr<const Pretokenizer> pretokenizer_;
+  bool gives_bytes_ = false;
+};
+
+}  // namespace megalith

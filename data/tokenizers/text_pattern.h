@@ -1,0 +1,93 @@
+// Regular expressions by which a tokenizer.json cuts or replaces text, in the syntax and with the meaning of Oniguruma,
+// which `tokenizers` uses. A pattern is read (pattern_parser.h) and compiled (pattern_compiler.cpp) to a small program
+// over tables of characters, which backtracks.
+//
+// Known: characters, escapes, ., classes (nested and negated, ranges, \s \d \w \p{category} and their negations),
+// groups, (?i:), alternatives, greedy, lazy and possessive quantifiers, look-ahead, look-behind of a fixed length, \A
+// and \z. Not known, and refused by name: references back, ^ and $, \b, classes of POSIX, scripts, && in classes.
+//
+// A pattern is immutable; any number of threads may use it, each with its own Scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/characters.h"
+
+namespace megalith {
+
+class TextPattern {
+ public:
+  // Errors: syntax that is not known here; a group that repeats and may be empty. `where` begins the message.
+  TextPattern(std::string_view pattern, const std::string& where);
+  // Matches a text as it stands.
+  static TextPattern of_text(std::string_view text);
+
+  struct Match {
+    size_t begin, end;
+  };
+  // The memory of a search.
+  struct Scratch {
+    struct Choice {
+      int node;
+      const uint8_t *at, *lowest;  // lowest: null, or a run that ends at `at` may end earlier, down to there
+    };
+    std::vector<Choice> choices;
+    int64_t tries = 0;     // ways that were tried since a search began
+    bool saw_end = false;  // set by a search whose result more text could change; never cleared here
+  };
+  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: a
+  // search tries more ways than any text should need; the pattern is another's, and may backtrack without end.
+  bool find(std::string_view text, size_t from, Match& match, Scratch& scratch) const;
+
+  // Returns the first place from `from` on at which more text could change whether a match begins.
+  size_t undecided_from(std::string_view text, size_t from, Scratch& scratch) const;
+
+  // Returns whether a match depends on what is before it.
+  bool looks_back() const { return looks_back_; }
+
+ private:
+  friend class PatternCompiler;
+  enum class Kind : uint8_t { literal, one_of, run, choice, look_ahead, look_behind, atomic, begins, ends, accept };
+  struct Node {
+    Kind kind = Kind::accept;
+    bool is_negated = false;  // of a look
+    bool gives_back = true;   // whether a run may have to end earlier
+    int next = -1;
+    int other = -1;  // tried after next: of a choice; what is inside: of a look or an atomic group
+    char32_t literal = 0;
+    uint64_t set = 0;              // a bit
+    uint32_t least = 0, most = 0;  // of a run; characters of a look-behind
+  };
+  struct Way {  // an alternative of the whole pattern
+    int node;
+    bool may_begin_with_any;
+    uint64_t sets;                   // one of which the first character is in
+    std::vector<char32_t> literals;  // or one of which it is
+  };
+  static constexpr int page_bits = 8;
+
+  TextPattern() = default;
+  uint64_t sets_of(char32_t code_point) const {
+    return pages_[static_cast<size_t>(page_of_[code_point >> page_bits]) << page_bits |
+                  (code_point & ((1u << page_bits) - 1))];
+  }
+  const uint8_t* match(int node, const uint8_t* begin, const uint8_t* p, const uint8_t* end, Scratch& scratch) const;
+  const uint8_t* match_any(const uint8_t* begin, const uint8_t* p, const uint8_t* end, Scratch& scratch) const;
+
+  std::string where_;  // begins messages
+  std::string text_;   // of_text: what is searched
+  std::vector<Node> nodes_;
+  std::vector<Way> ways_;                       // in order
+  std::vector<std::vector<int>> ways_by_byte_;  // by a first byte below 0x80
+  std::vector<uint8_t> begins_;                 // by a first byte: whether a match may begin with it
+  bool may_be_empty_ = false;
+  bool looks_back_ = false;
+  std::vector<uint16_t> page_of_;
+  std::vector<uint64_t> pages_;  // the sets that hold each character
+};
+
+}  // namespace megalith

@@ -1,0 +1,54 @@
+// What a tokenizer.json says: the parts that a text goes through, the tokens by id, and where a text may be cut. Inside
+// data/ only.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/added_tokens.h"
+#include "data/tokenizers/bpe_model.h"
+#include "data/tokenizers/text_cutter.h"
+#include "data/tokenizers/text_frame.h"
+#include "data/tokenizers/text_normalizer.h"
+#include "data/tokenizers/token_decoder.h"
+
+namespace megalith {
+
+// All that a tokenizer.json says, shared by the tokenizer that takes special tokens for text and by that which does
+// not.
+struct TokenizerPipeline {
+  // `named_end`: the eos_token of the files beside it. Error, with `path`: a part that is not known, ids that are not 0
+  // to size() - 1, or no end of a text.
+  TokenizerPipeline(const nlohmann::json& file, const std::string& path, const std::optional<std::string>& named_end);
+
+  int32_t size() const { return static_cast<int32_t>(names.size()); }
+
+  // As of Tokenizer::last_cut.
+  size_t last_cut(std::string_view text, bool with_specials) const;
+
+  TextNormalizer normalizer;
+  TextCutter cutter;
+  BpeModel model;
+  TokenDecoder decoder;
+  std::vector<AddedToken> added;
+  AddedTokenFinder raw, normalized;
+  TextFrame frame;
+  std::vector<std::string> names, written, bytes;  // by id; written: as the decoder reads it
+  std::vector<bool> is_special, is_left_out;       // is_left_out: where a text is decoded without special tokens
+  int32_t end_of_text = -1;
+  std::string end_name;
+
+ private:
+  void name_tokens(const std::string& path);
+  void find_end(const std::optional<std::string>& named_end, const std::string& path);
+  // Returns the bytes of a text's first characters that become this many bytes when they are normalized.
+  size_t characters_that_become(std::string_view text, size_t wanted) const;
+  size_t cut_of_characters(std::string_view text, bool with_specials) const;
+  size_t cut_of_pieces(std::string_view text, bool with_specials) const;
+};
+
+}  // namespace megalith
