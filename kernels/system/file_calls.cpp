@@ -44,8 +44,8 @@ std::string why(int error, const std::string& path) {
   struct rlimit limit {};
   struct statvfs disk {};
   if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    remedy = fmt::format("; the largest file allowed to this process has {} bytes; raise it (ulimit -f)",
-                         limit.rlim_cur);
+    remedy =
+        fmt::format("; the largest file allowed to this process has {} bytes; raise it (ulimit -f)", limit.rlim_cur);
   else if (error == ENOSPC || error == EFBIG || error == EDQUOT)
     remedy = fmt::format(
         "; {} bytes are available there; free some space, keep fewer checkpoints or choose another folder",

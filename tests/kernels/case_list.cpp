@@ -215,12 +215,12 @@ std::vector<Op> all_ops() {
        }},
       {"layernorm_backward",
        [] {
-         return all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
-                        each_other_norm(layernorm_backward_case), each_f32_residual([](int64_t N, int64_t C, Types t) {
-                          return layernorm_backward_case(N, C, t);
-                        }),
-                        // Blocks of several warps a row, each with several rows.
-                        {layernorm_backward_case(600, 516, f32, rms_form)}});
+         return all_of(
+             {each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_backward_case(N, C, t); }),
+              each_other_norm(layernorm_backward_case),
+              each_f32_residual([](int64_t N, int64_t C, Types t) { return layernorm_backward_case(N, C, t); }),
+              // Blocks of several warps a row, each with several rows.
+              {layernorm_backward_case(600, 516, f32, rms_form)}});
        }},
       {"linear_forward", [] { return each_linear(linear_forward_case); }},
       {"linear_backward_input",

@@ -8,7 +8,6 @@
 namespace megalith {
 namespace {
 
-
 class Room : public testing::Test {
  protected:
   void put(const std::string& path, const std::string& text) const { root_.write(path, text); }

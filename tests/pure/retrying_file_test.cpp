@@ -198,8 +198,7 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   }
   EXPECT_NE(log.find("No space left on device"), std::string::npos) << log;
   EXPECT_NE(log.find("metrics.jsonl works again"), std::string::npos) << log;
-  EXPECT_NE(log.find("no trace of steps 3-4: cannot write " + run + "/trace-3-4.json"), std::string::npos)
-      << log;
+  EXPECT_NE(log.find("no trace of steps 3-4: cannot write " + run + "/trace-3-4.json"), std::string::npos) << log;
   for (const auto& entry : std::filesystem::directory_iterator(run))
     EXPECT_FALSE(entry.path().filename().string().starts_with("trace-")) << entry.path();
 }

@@ -1,7 +1,7 @@
 // Watches the NCCL transfers of this rank (nccl.h says why). For builds with CUDA only.
 //
-// A polling thread asks CUDA for the progress of transfers and notes it in the flight recorder. Where the main thread is
-// stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
+// A polling thread asks CUDA for the progress of transfers and notes it in the flight recorder. Where the main thread
+// is stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
 // and the session. No thread holds the mutex during a CUDA call or an NCCL call that communicates.
 #pragma once
 

@@ -122,8 +122,7 @@ void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
   if (plan_.reduce_dtype != DType::f32) {
-    const Tensor gradient = gradient_of(unit),
-                 received = received_of(slot.memory.flat(0, plan_.unit(unit).numel));
+    const Tensor gradient = gradient_of(unit), received = received_of(slot.memory.flat(0, plan_.unit(unit).numel));
     const Communicator& from = channel(plan_.relay ? Channel::between_nodes : Channel::shard);
     return sum_rows(runtime_.stream, gradient, by_rank(received.flat(0, from.size() * gradient.numel()), from), add);
   }
@@ -165,9 +164,7 @@ void Sharding::await_sums() {
   sums_.clear();
 }
 
-Tensor Sharding::gradient_of(size_t unit) const {
-  return unit == plan_.head_share() ? tied_ : units_[unit].gradient();
-}
+Tensor Sharding::gradient_of(size_t unit) const { return unit == plan_.head_share() ? tied_ : units_[unit].gradient(); }
 
 // Both ends add the other's share to their own: a sum of two is the same in either order. They are one rank in a V, and
 // else neighbours where the pipeline closes to a ring, so what the last sends goes forward.

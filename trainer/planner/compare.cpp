@@ -42,11 +42,13 @@ Compared compare(const std::string& value, const Config& config, const std::opti
                  int num_ranks) {
   Compared found{.value = value};
   const StageDryRuns dry_runs = dry_run_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
-  found.memory = *std::ranges::max_element(dry_runs.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
+  found.memory =
+      *std::ranges::max_element(dry_runs.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
   const int64_t T = config.batch.sequence_length;
   found.flops = dry_runs.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
                                                 model_flops_per_token(config.model, T, true));
-  for (const MemorySizes& sizes : dry_runs.memory) found.on_host = std::max(found.on_host, sizes.total(MemoryPlace::host));
+  for (const MemorySizes& sizes : dry_runs.memory)
+    found.on_host = std::max(found.on_host, sizes.total(MemoryPlace::host));
   if (!hardware) return found;
   found.tokens = predict(config, *hardware, dry_runs).tokens_per_second;
   found.fits =

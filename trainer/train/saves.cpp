@@ -64,8 +64,7 @@ policy::Event Saves::ended(const Saved& saved) {
 
 policy::Event Saves::failed(const std::string& why) {
   failure_ = {why, of_all_ranks(session_, minutes_since(succeeded_)).front()};
-  return policy::SaveFailed{.minutes = failure_.minutes,
-                            .hopeless = names_process_limit(why)};
+  return policy::SaveFailed{.minutes = failure_.minutes, .hopeless = names_process_limit(why)};
 }
 
 std::string Saves::since_success() const {
