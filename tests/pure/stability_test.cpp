@@ -244,6 +244,8 @@ TEST(Stability, GoesBackToWhatHasSettledBeforeTheAnomaly) {
   const LastWeights last{.since = 150, .stable = false};
   EXPECT_EQ(restart_step({10, 90, 110, 140}, twice, 50, last), 10) << "the only one that had settled";
   EXPECT_EQ(restart_step({90, 110, 140}, twice, 50, last), 110);
+  EXPECT_EQ(restart_step({90, 140}, twice, 50, last), 140)
+      << "10 stable steps followed each, and the newer loses fewer";
 }
 
 }  // namespace
