@@ -55,6 +55,22 @@ TEST(Matrices, OfSharedHeadsAndGatedFeaturesAreApartAsWell) {
             (std::multiset<MatrixDims>{{12, 12}, {4, 12}, {4, 12}, {12, 12}, {20, 12}, {20, 12}, {12, 20}}));
 }
 
+// Three of six tensor-parallel ranks hold each of two key-value heads, and the same part of its matrices.
+TEST(Matrices, OfHeadsThatSeveralRanksHoldHaveSeveralHolders) {
+  Config config = matrices_config();
+  config.model.key_value_heads = 2;
+  config.parallel.tensor_parallel_degree = 6;
+  const Plan plan = make_plan(config, 6, 0);
+  int shared = 0;
+  for (const Matrix& m : matrices_of(plan, plan.chunks[0].first_unit)) {
+    const bool is_key_or_value = m.rows == 4;
+    shared += is_key_or_value;
+    EXPECT_EQ(m.holders, is_key_or_value ? 3 : 1) << m.rows;
+    EXPECT_EQ(m.local.size(), m.rows * m.columns * m.holders / 6) << m.rows;
+  }
+  EXPECT_EQ(shared, 2);
+}
+
 // A matrix and its transpose take the same work, that of the products on its shorter side.
 TEST(Matrices, WorkIsThatOfTheProducts) {
   const DType type = DType::f32;

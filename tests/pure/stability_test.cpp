@@ -233,6 +233,7 @@ TEST(Stability, GoesBackToWhatHasSettledBeforeTheAnomaly) {
   for (int64_t s = 51; s <= 60; s++) ruined.record(s, false, 1e5);
   bad_until(ruined, 61);
   EXPECT_EQ(restart_step({20, 40, 55}, ruined, 100, {.since = 60, .stable = false}), 20);
+  EXPECT_EQ(restart_step({55}, ruined, 100, {.since = 60, .stable = false}), std::nullopt) << "it is of the anomaly";
   EXPECT_FALSE(ruined.is_normal(1e5));
   EXPECT_TRUE(ruined.is_normal(3.5));
   // An earlier anomaly, and one too short a time ago.
@@ -246,6 +247,7 @@ TEST(Stability, GoesBackToWhatHasSettledBeforeTheAnomaly) {
   EXPECT_EQ(restart_step({90, 110, 140}, twice, 50, last), 110);
   EXPECT_EQ(restart_step({90, 140}, twice, 50, last), 140)
       << "10 stable steps followed each, and the newer loses fewer";
+  EXPECT_EQ(needed_checkpoints({90, 140}, twice, 50), Steps{90}) << "none has settled, or can";
 }
 
 }  // namespace
