@@ -25,10 +25,10 @@ static_assert(std::endian::native == std::endian::little, "elements are written 
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
 
 // HDF5 1.10 ends the process without a word where malloc fails: exit(-1) in H5I_register, a fault in H5O__alloc. So
-// this checks beforehand that there is more than it takes (its metadata cache has 2 MiB, and a dataset some KiB), and
-// `beside` bytes more.
-void check_memory_for_hdf5(size_t datasets, size_t beside = 0) {
-  const size_t bytes = (size_t{16} << 20) + (datasets << 14) + beside;
+// this checks beforehand that this process can have more than HDF5 takes (its metadata cache has 2 MiB, a dataset some
+// KiB) and `more` bytes.
+void check_memory_for_hdf5(size_t datasets, size_t more = 0) {
+  const size_t bytes = (size_t{16} << 20) + (datasets << 14) + more;
   check_memory(bytes, fmt::format("the layout of a checkpoint by HDF5 ({})", counted(datasets, "dataset")));
 }
 

@@ -1,5 +1,5 @@
-// The note that `megalith prepare` leaves beside its token files: what was prepared and how, with the files' largest
-// ids.
+// The note of `megalith prepare` in the folder of its token files: the settings of the preparation, and the largest id
+// of each file.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// Limits of this process (ulimit): what they forbid is said with the limit, and waiting does not change it.
+// Limits of this process (ulimit). A message names the limit that was reached; waiting does not change it.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@ std::string message_in_words(const std::exception& error);
 // Throws Error for std::bad_alloc while something is done; `what` begins the message: "b.jsonl, line 2 (at byte 90)".
 [[noreturn]] void throw_out_of_memory(const std::string& what);
 
-// Lets all threads share one heap where addresses are limited. Else each reserves 64 MiB of them, and where that fails
-// glibc maps a page for every small block.
+// Makes all threads share one heap if addresses are limited. Otherwise each thread reserves 64 MiB of them, and glibc
+// maps a page for every small block of a thread for which that fails.
 void share_heap_under_limit();
 
-// Throws that Error where this process cannot have so many bytes more, for a library that does not survive it.
+// Throws the same Error if this process cannot have `bytes` more. It is for libraries that end the process where malloc
+// fails.
 void check_memory(size_t bytes, const std::string& what);
 
 // Calls `work`, with that Error in place of std::bad_alloc. `what` is called only then.

@@ -145,8 +145,8 @@ TEST(AbsentKeys, MeanWhatTransformersMakesOfThem) {
   }
 }
 
-// A key that nobody here knows may change what the model computes. One that says nothing, or is known to do nothing to
-// it, is read past.
+// An unknown key may change the result of the model. A key that is null, or that is known to change nothing, is
+// allowed.
 TEST(UnknownKeys, OfAModelAreRefusedByName) {
   const Json gpt2 = {{"model_type", "gpt2"}, {"n_layer", 2},     {"n_embd", 64},
                      {"n_head", 4},          {"vocab_size", 96}, {"n_positions", 80}};

@@ -59,8 +59,8 @@ TEST(Ledger, of_a_run_that_is_killed_and_resized) {
   EXPECT_NE(run(megalith({"data", "audit", "absent"}), scratch.folder()).status, 0);
 }
 
-// Annealing on other text, then longer sequences, then another seed: each phase goes on from the checkpoint of the one
-// before, in other layouts each time, and trains on what one rank alone would.
+// Annealing on other text, then longer sequences, then another seed. Each phase resumes from the checkpoint of the
+// phase before in another layout, and has the losses of one rank.
 TEST(Ledger, of_data_that_changes_is_the_same_in_every_layout) {
   const Scratch scratch;
   write_file(scratch / "web.bin", tokens(60, 1));

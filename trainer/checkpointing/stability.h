@@ -75,8 +75,7 @@ struct LastWeights {
 
 // Returns the checkpoint that such a run restarts from, if there is one. Where the last weights are stable, the first
 // that has them, since the weights were not the cause. Otherwise, of those before these weights and before the anomaly,
-// the newest that is settled or, where none is, the one that the most stable steps followed (of
-// several the newest).
+// the newest that is settled or, where none is, the one that the most stable steps followed (the newest of several).
 std::optional<int64_t> restart_step(const std::set<int64_t>& steps, const Stability& stability, int64_t settle,
                                     const LastWeights& last);
 

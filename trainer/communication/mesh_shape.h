@@ -53,7 +53,7 @@ struct MeshShape {
   int tensor = 1, shard = 1, data = 1, pipeline = 1;
   std::array<Axis, 4> placement = all_axes;  // innermost first
   int ranks_per_node = 0;                    // 0: all on one
-  int head_holders = 1;   // so many neighbours on the tensor axis, some of its ranks but not all, hold a key-value head
+  int head_holders = 1;   // a key-value head is on this many neighbours of the tensor axis, never on all
   bool v_shaped = false;  // the pipeline is a V: its chunks have messages in both directions
 
   int size() const { return tensor * shard * data * pipeline; }

@@ -13,23 +13,23 @@ namespace megalith {
 struct PassShape {
   int64_t B = 0, T = 0;  // sequences, and the length of each
   int64_t first_row = 0, rows = 0;
-  int64_t parts = 1, part = 0;  // heads and features are split into so many parts; which of them is here
-  VocabularyPart vocabulary{};  // rows of the token table and columns of logits that are here
-  int64_t head_rows = 0;        // rows of logits that exist at a time
+  int64_t parts = 1, part = 0;  // heads and features are split into `parts`; this is number `part`
+  VocabularyPart vocabulary{};  // the rows of the token table and the columns of logits of this part
+  int64_t head_rows = 0;        // the most rows of logits that exist at a time
 
   int64_t branch_rows() const { return B * T; }
 };
 
 // The types of a pass.
 struct PassTypes {
-  DType compute = DType::f32;   // of what the branches compute, and of their weights
-  DType residual = DType::f32;  // of the residual stream and its gradient: f32, or the same
+  DType compute = DType::f32;   // the branches and their weights have it
+  DType residual = DType::f32;  // the residual stream and its gradient have it: f32, or the same as `compute`
 };
 
 // A layer keeps this much of its forward pass for its backward pass; the rest is computed again.
 enum class Kept : uint8_t {
   all,
-  products,  // what GEMMs, attention and the edges made, and not what elementwise ops make of it
+  products,  // outputs of matrix products, attention and edges; elementwise ops run again
   input,
 };
 

@@ -1,4 +1,5 @@
-// A control group of 300 MB, as of a container: what does not fit is refused in words, what fits runs.
+// Limits of a process: a control group of 300 MB, as of a container, of addresses and of the size of files. What does
+// not fit is refused in words, what fits runs.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -66,13 +67,17 @@ TEST(MemoryLimit, of_a_container_is_known_before_memory_is_taken) {
   EXPECT_EQ(fits.status, 0) << fits.text();
 }
 
-// HDF5 ends the process where it gets no memory. So either there is enough for every save, or the run does not begin.
+const std::string small_run =
+    "[model]\nlayers = 12\nhidden = 32\nheads = 2\nvocab = 300\ncontext = 32\n[data]\ntrain = \"train.bin\"\n"
+    "[batch]\nglobal_batch_size = 4\n[train]\nsteps = 8\n[checkpoint]\nevery = 1\n[run]\noutput = \"run\"\n";
+
+// HDF5 ends the process where it gets no memory, and a thread with a heap of its own maps a page for every small block
+// where addresses are few. So either there is enough for every save, or the run does not begin. The many small tensors
+// of twelve layers are many small blocks.
 TEST(MemoryLimit, of_addresses_is_said_before_a_run_begins) {
   const Scratch scratch;
   write_file(scratch / "train.bin", std::string(100'000, '\1'));
-  write_file(scratch / "config.toml",
-             "[model]\nlayers = 2\nhidden = 64\nheads = 2\nvocab = 300\ncontext = 32\n[data]\ntrain = \"train.bin\"\n"
-             "[batch]\nglobal_batch_size = 4\n[train]\nsteps = 8\n[checkpoint]\nevery = 1\n[run]\noutput = \"run\"\n");
+  write_file(scratch / "config.toml", small_run);
   int64_t fails = 0, works = 1'000'000;  // KiB
   const auto train = [&](int64_t limit) {
     const Result result = run(megalith({"train", "config.toml", fmt::format("run.output=run-{}", limit)}),
@@ -92,6 +97,17 @@ TEST(MemoryLimit, of_addresses_is_said_before_a_run_begins) {
         << refused.text();
     EXPECT_EQ(count(refused.err, "(ulimit -v)"), 1u) << refused.text();
   }
+}
+
+// A last save that a limit of the process forbids is not waited for, since waiting does not change the limit.
+TEST(FileSizeLimit, under_the_last_save_ends_the_run) {
+  const Scratch scratch;
+  write_file(scratch / "train.bin", std::string(100'000, '\1'));
+  write_file(scratch / "config.toml", small_run);
+  const Result result = run(megalith({"train", "config.toml", "train.steps=2", "checkpoint.every=0"}), scratch.folder(),
+                            30, "ulimit -f 200");
+  EXPECT_EQ(result.status, 1) << result.text();
+  EXPECT_EQ(count(result.err, "raise it (ulimit -f)"), 1u) << result.text();
 }
 
 }  // namespace
