@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/base/tensor.h"
-#include "kernels/dropout.h"
 
 namespace megalith {
 
@@ -41,12 +40,6 @@ inline void expect_numel(const char* op, const char* name, const Tensor& t, DTyp
 inline void expect_state(const char* op, const char* name, const Tensor& t, int64_t n) {
   expect_f32_or_bf16(op, name, t);
   expect_numel(op, name, t, t.dtype(), n);
-}
-inline void expect_dropout(const char* op, const Dropout& d) {
-  CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);
-  if (d.drawn.empty()) return;
-  expect_matrix(op, "drawn", d.drawn, DType::i32, d.drawn.rows(), 2);
-  CHECK(d.site + 1 < d.drawn.rows(), "{}: drawn has {} sites, so there is no site {}", op, d.drawn.rows() - 1, d.site);
 }
 
 }  // namespace megalith

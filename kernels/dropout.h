@@ -7,6 +7,7 @@
 
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
+#include "kernels/check_args.h"
 #include "kernels/philox.h"
 
 namespace megalith {
@@ -35,6 +36,14 @@ inline uint64_t dropout_key(const Dropout& d) {
   return uint64_t{block[1]} << 32 | block[0];
 }
 inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
+
+// Checks an argument of op `op`; FAILs with the op's name.
+inline void expect_dropout(const char* op, const Dropout& d) {
+  CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);
+  if (d.drawn.empty()) return;
+  expect_matrix(op, "drawn", d.drawn, DType::i32, d.drawn.rows(), 2);
+  CHECK(d.site + 1 < d.drawn.rows(), "{}: drawn has {} sites, so there is no site {}", op, d.drawn.rows() - 1, d.site);
+}
 
 // Writes, on the host, the `drawn` of the microbatch whose first row is d's.
 void write_drawn(Tensor drawn, const Dropout& d);
