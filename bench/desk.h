@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 
 namespace megalith::bench {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "kernels/gemm_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

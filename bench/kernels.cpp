@@ -20,7 +20,7 @@
 //   FILE]
 //
 // times the GEMM library's kernels for each config's products instead, and writes a table of the fastest
-// (kernels/gemm_tables/README.md).
+// (kernels/linear/gemm_tables/README.md).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "bench/fma_peak.h"
-#include "kernels/elementwise.h"
-#include "kernels/linear.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/linear.h"
 
 namespace megalith::bench {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "configs/hardware.h"
-#include "kernels/elementwise.h"
-#include "kernels/gelu.h"
-#include "kernels/linear.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/linear.h"
 #include "kernels/system/check.h"
 #include "trainer/step/rehearsal.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
-#include "kernels/gemm_cuda.h"
+#include "kernels/linear/gemm_cuda.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
 
 namespace megalith::bench {
 

@@ -16,7 +16,7 @@
 #include "checkpoints/safetensors_folder.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

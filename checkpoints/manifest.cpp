@@ -8,10 +8,10 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
-#include "kernels/base/interval.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
+#include "kernels/tensor/interval.h"
 
 namespace megalith {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/tensor.h"
-#include "kernels/base/tensor_shard.h"
 #include "kernels/system/files.h"
+#include "kernels/tensor/tensor.h"
+#include "kernels/tensor/tensor_shard.h"
 
 namespace megalith {
 

@@ -11,8 +11,8 @@
 
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
-#include "kernels/base/interval.h"
 #include "kernels/system/files.h"
+#include "kernels/tensor/interval.h"
 
 namespace megalith {
 

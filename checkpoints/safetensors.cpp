@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/tensor.h"
 #include "kernels/system/json.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 namespace {

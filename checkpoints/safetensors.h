@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/tensor.h"
 #include "kernels/system/files.h"
 #include "kernels/system/mapped_file.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/tensor_shard.h"
+#include "kernels/tensor/tensor_shard.h"
 
 namespace megalith {
 

@@ -7,9 +7,9 @@
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/base/finite.h"
 #include "kernels/system/files.h"
 #include "kernels/system/large_write.h"
+#include "kernels/tensor/finite.h"
 
 namespace megalith {
 namespace {

@@ -22,9 +22,9 @@
 #include <string>
 
 #include "checkpoints/manifest.h"
-#include "kernels/base/tensor_shard.h"
 #include "kernels/system/files.h"
 #include "kernels/system/large_write.h"
+#include "kernels/tensor/tensor_shard.h"
 
 namespace megalith {
 

@@ -1,4 +1,4 @@
-// The device functions of kernels/device_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
+// The device functions of kernels/loops/device_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/base/queue_cuda.h"
-#include "kernels/base/tensor.h"
+#include "kernels/stream/queue_cuda.h"
 #include "kernels/system/check.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith::cuda {
 

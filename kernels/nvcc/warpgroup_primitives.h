@@ -1,4 +1,4 @@
-// The device functions of kernels/warpgroup_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
+// The device functions of kernels/loops/warpgroup_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
 #pragma once
 
 #include <device_primitives.h>

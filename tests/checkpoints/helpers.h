@@ -16,9 +16,9 @@
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
-#include "kernels/base/tensor_shard.h"
 #include "kernels/system/check.h"
 #include "kernels/system/files.h"
+#include "kernels/tensor/tensor_shard.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {

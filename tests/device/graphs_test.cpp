@@ -1,8 +1,8 @@
 // Launches that a stream replays, on whatever device this is linked with: the same numbers as one by one, in order with
 // everything else, and what a graph is not for.
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/device/device.h"
 
 namespace megalith::test {

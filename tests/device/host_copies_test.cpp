@@ -1,8 +1,8 @@
 // The queue of copies beside a stream, on whatever device this is linked with: what it is given keeps the order that
 // events alone make.
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/device/device.h"
 
 namespace megalith::test {

@@ -12,7 +12,7 @@ here=tests/fuzz out=build/fuzz jobs=${JOBS:-$(nproc)}
 mapfile -t targets < <([ $# -gt 0 ] && printf '%s\n' "$@" || ls -d $here/seeds/*/ | xargs -n1 basename | grep -v '^beside_')
 
 # The targets, and the source of each header that one of these includes; first those that are not named as their headers.
-sources=($here/{fuzzer,targets}.cpp configs/*.cpp data/{token_format_*,byte_tokenizer,pattern_compiler}.cpp kernels/system/mapped_file.cpp)
+sources=($here/{fuzzer,targets}.cpp configs/*.cpp data/{samples/token_format_*,tokenizers/byte_tokenizer,tokenizers/pattern_compiler}.cpp kernels/system/mapped_file.cpp)
 read_files=("${sources[@]}")
 for ((i = 0; i < ${#read_files[@]}; i++)); do
   for header in $(sed -n 's/^#include "\(.*\)".*/\1/p' "${read_files[i]}"); do
@@ -37,7 +37,7 @@ sources+=($profiles)
 object_of() { echo "$out/objects/${1//\//_}.o"; }
 compile() {  # what has not changed is not compiled again
   object=$(object_of "$1")
-  [ -f "$object" ] && [ -z "$(find "$1" configs checkpoints data kernels/base kernels/system tests/fuzz -name '*.h' -newer "$object" -print -quit)" ] &&
+  [ -f "$object" ] && [ -z "$(find "$1" configs checkpoints data kernels/tensor kernels/system tests/fuzz -name '*.h' -newer "$object" -print -quit)" ] &&
     [ "$object" -nt "$1" ] || ${CCACHE:-$(command -v ccache || true)} clang++ $flags -c "$1" -o "$object"
 }
 export -f object_of compile

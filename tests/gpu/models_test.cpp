@@ -2,9 +2,9 @@
 // vocabulary of 50257 and parts of it, and tensors of more than 2^31 elements. Twins where they are quick enough; GEMMs
 // on whole numbers, where every bit must be right; attention against the CPU op.
 #include "cases.h"
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/gelu.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/device/device.h"
 
 namespace megalith::test {

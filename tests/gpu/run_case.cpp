@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <numbers>
 
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
 
 namespace megalith::test {
 

@@ -1,15 +1,15 @@
 // Stream, Arena and device.h keep what they promise of order and memory. Each test of Stream holds for the CPU as well,
 // where it shows at least that the test itself is right.
-#include "kernels/base/stream.h"
+#include "kernels/stream/stream.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 
 #include "cases.h"
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/device/device.h"
 
 namespace megalith::test {

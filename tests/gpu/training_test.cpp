@@ -1,6 +1,6 @@
 // Training on the GPU, through the program: the courses of ../shared/reference in fp32 and in bf16, the same bits twice
 // and with recomputation, checkpoints carried between GPU and CPU, and several ranks on one GPU.
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "tests/device/device.h"
 #include "tests/end_to_end/layout.h"
 

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <numbers>
 
-#include "kernels/gemm_cpu.h"
-#include "kernels/head_norm.h"
-#include "kernels/linear.h"
-#include "kernels/philox.h"
-#include "kernels/residual.h"
-#include "kernels/swiglu.h"
+#include "kernels/activation/swiglu.h"
+#include "kernels/elementwise/philox.h"
+#include "kernels/elementwise/residual.h"
+#include "kernels/linear/gemm_cpu.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/head_norm.h"
 
 namespace megalith::test {
 

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/stream.h"
-#include "kernels/base/tensor.h"
+#include "kernels/stream/stream.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith::test {
 

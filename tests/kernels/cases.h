@@ -2,17 +2,17 @@
 #pragma once
 
 #include "case.h"
-#include "kernels/adamw.h"
-#include "kernels/attention.h"
-#include "kernels/cached_attention.h"
-#include "kernels/decide_update.h"
-#include "kernels/dropout.h"
-#include "kernels/elementwise.h"
-#include "kernels/gelu.h"
-#include "kernels/layernorm.h"
-#include "kernels/low_rank.h"
-#include "kernels/rotary.h"
-#include "kernels/vocabulary.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cached_attention.h"
+#include "kernels/attention/rotary.h"
+#include "kernels/elementwise/dropout.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/low_rank.h"
+#include "kernels/norm/layernorm.h"
+#include "kernels/tensor/vocabulary.h"
+#include "kernels/update/adamw.h"
+#include "kernels/update/decide_update.h"
 
 namespace megalith::test {
 
@@ -102,7 +102,7 @@ Case accumulate_sum_case(int64_t n);
 Case accumulate_square_sum_case(int64_t n);
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
-// Muon's (kernels/muon.h, kernels/transpose.h).
+// Muon's (kernels/update/muon.h, kernels/elementwise/transpose.h).
 std::vector<Case> muon_momentum_cases();
 std::vector<Case> scale_to_unit_norm_cases();
 std::vector<Case> newton_schulz_polynomial_cases();

@@ -4,10 +4,10 @@
 #include <numbers>
 
 #include "cases.h"
-#include "kernels/adamw.h"
-#include "kernels/decide_update.h"
-#include "kernels/elementwise.h"
-#include "kernels/philox.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/philox.h"
+#include "kernels/update/adamw.h"
+#include "kernels/update/decide_update.h"
 
 namespace megalith::test {
 

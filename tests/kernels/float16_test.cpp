@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith::test {
 namespace {

@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "cases.h"
-#include "kernels/embedding.h"
-#include "kernels/head_norm.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/norm/head_norm.h"
 
 namespace megalith::test {
 namespace {

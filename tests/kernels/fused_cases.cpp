@@ -1,7 +1,7 @@
 // Ops that do two things in one pass: their twins are those of the two, one after the other.
 #include "cases.h"
-#include "kernels/gemm_cpu.h"
-#include "kernels/linear.h"
+#include "kernels/linear/gemm_cpu.h"
+#include "kernels/linear/linear.h"
 
 namespace megalith::test {
 

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "cases.h"
-#include "kernels/gelu.h"
-#include "kernels/layernorm.h"
-#include "kernels/linear.h"
-#include "kernels/residual.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/elementwise/residual.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/layernorm.h"
 
 namespace megalith::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "case.h"
-#include "kernels/gemm_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {

@@ -1,10 +1,10 @@
 // Muon's ops beside products, against its formulas in doubles.
-#include "kernels/muon.h"
+#include "kernels/update/muon.h"
 
 #include <cmath>
 
 #include "cases.h"
-#include "kernels/transpose.h"
+#include "kernels/elementwise/transpose.h"
 
 namespace megalith::test {
 

@@ -1,14 +1,14 @@
 // What is not finite is not lost on the way, and never becomes an update.
 #include <gtest/gtest.h>
 
-#include "kernels/adamw.h"
-#include "kernels/attention.h"
-#include "kernels/base/finite.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/decide_update.h"
-#include "kernels/elementwise.h"
-#include "kernels/gelu.h"
-#include "kernels/layernorm.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/attention/attention.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/norm/layernorm.h"
+#include "kernels/tensor/finite.h"
+#include "kernels/update/adamw.h"
+#include "kernels/update/decide_update.h"
 #include "tensor_of.h"
 
 namespace megalith::test {

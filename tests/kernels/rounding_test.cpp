@@ -5,8 +5,8 @@
 #include <cstring>
 #include <set>
 
-#include "kernels/adamw.h"
-#include "kernels/decide_update.h"
+#include "kernels/update/adamw.h"
+#include "kernels/update/decide_update.h"
 #include "tensor_of.h"
 
 namespace megalith::test {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks in the machine code of an object that no loop of tile_gemm keeps a sum on the stack: blocks are cut to as many
-sums as the processor has registers for (kernels/tile_gemm_cpu.h).
+sums as the processor has registers for (kernels/linear/tile_gemm_cpu.h).
 
     spills.py OBJECT...
 

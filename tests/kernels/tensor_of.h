@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith::test {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/vector_math_cpu.h"
+#include "kernels/loops/vector_math_cpu.h"
 #include "tensor_of.h"
 
 namespace megalith::test {

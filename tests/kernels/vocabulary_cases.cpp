@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "cases.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/embedding.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/loss/cross_entropy.h"
 #include "tensor_of.h"
 
 namespace megalith::test {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "cases.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/embedding.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/loss/cross_entropy.h"
 #include "tensor_of.h"
 #include "tests/message_of.h"
 

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
 #include "tests/mpi/groups.h"
 #include "trainer/communication/communicator.h"
 

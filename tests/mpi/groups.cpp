@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "tests/mpi/session.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/communication/nccl.h"

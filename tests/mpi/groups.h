@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/stream.h"
+#include "kernels/stream/stream.h"
 #include "trainer/communication/communicator.h"
 #include "trainer/communication/mesh.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/gemm_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/planner/dry_run.h"
 

@@ -1,7 +1,7 @@
 // Transfers of the tensor-parallel group beside products that are cut into pieces (parallel.tensor_pieces): the bits of
 // products that are not cut, in every kind of layout, and as rehearsed, to the byte. Where the library's products
 // depend on the number of rows, the course is the same within rounding.
-#include "kernels/gemm_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
 #include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
 

@@ -2,7 +2,7 @@
 // has to refuse.
 #include <limits>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/ptx/small_kernel.h"
 
 namespace megalith::test {

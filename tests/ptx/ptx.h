@@ -1,6 +1,6 @@
 // An interpreter of PTX, the text that nvcc makes of the .cu files: a second opinion on what tests/simt, which replaces
-// nvcc's side of kernels/device_cuda.h, cannot see. Semantics are the PTX ISA manual's, of which comments name the
-// sections; whatever is not known here (opcode, modifier, operand, directive) is an Error that names the line.
+// nvcc's side of kernels/loops/device_cuda.h, cannot see. Semantics are the PTX ISA manual's, of which comments name
+// the sections; whatever is not known here (opcode, modifier, operand, directive) is an Error that names the line.
 //
 // How: a kernel is decoded once. The lanes of a warp go on together where they stand at one instruction, those behind
 // first; a warp-wide instruction waits for the lanes of its mask, and what is .aligned for all 32; so divergence needs

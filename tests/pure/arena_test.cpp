@@ -1,5 +1,5 @@
 // Arenas: what is handed out does not overlap, scopes give it back, peaks are kept, and too much is refused.
-#include "kernels/base/arena.h"
+#include "kernels/stream/arena.h"
 
 #include <cstring>
 

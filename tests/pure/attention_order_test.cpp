@@ -1,8 +1,8 @@
-// The order in which blocks of attention take the tiles of heads (kernels/attention_order.h): each once, and how much
-// of a GPU's time is lost to processors that have nothing left to do, or wait, on a model of an H100: 132 processors,
-// each with one block at a time, a step for every tile of the other side, and one more for what a block begins and ends
-// with.
-#include "kernels/attention_order.h"
+// The order in which blocks of attention take the tiles of heads (kernels/attention/attention_order.h): each once, and
+// how much of a GPU's time is lost to processors that have nothing left to do, or wait, on a model of an H100: 132
+// processors, each with one block at a time, a step for every tile of the other side, and one more for what a block
+// begins and ends with.
+#include "kernels/attention/attention_order.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <queue>
 #include <vector>
 
-#include "kernels/base/queue_cuda.h"
+#include "kernels/stream/queue_cuda.h"
 
 namespace megalith::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "kernels/gelu.h"
+#include "kernels/activation/gelu.h"
 #include "tests/long_tests.h"
 #include "tests/pure/small_run.h"
 #include "trainer/planner/dry_run.h"

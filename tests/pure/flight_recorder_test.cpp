@@ -1,5 +1,5 @@
 // The page of a flight recorder: what a rank keeps of its calls and of the groups that it makes them in.
-#include "kernels/base/flight_recorder.h"
+#include "kernels/stream/flight_recorder.h"
 
 #include <gtest/gtest.h>
 

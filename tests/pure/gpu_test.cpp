@@ -1,6 +1,6 @@
 // Where ranks compute, decided from what they see, and whether the memory is there: no GPU is needed for that. And what
 // a build or a machine without GPUs says.
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "tests/message_of.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/job/memory_check.h"

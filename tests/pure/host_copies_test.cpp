@@ -2,7 +2,7 @@
 // is refused.
 #include <cstring>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "tests/message_of.h"
 #include "tests/pure/ops_under.h"
 #include "trainer/communication/communicator.h"

@@ -30,6 +30,7 @@ const std::vector<Rule>& table() {
     folders.insert(folders.end(), more.begin(), more.end());
     return folders;
   };
+  const Folders loops = {"kernels/tensor/", "kernels/stream/", "kernels/loops/"};
   const Folders math = {"kernels/", "configs/"};
   const Folders ranks = with(math, {"trainer/machine/", "trainer/session/", "trainer/communication/"});
   const Folders layout = with(math, {"trainer/communication/", "trainer/model/", "trainer/schedule/", "trainer/layout/",
@@ -39,19 +40,29 @@ const std::vector<Rule>& table() {
       with(step, {"trainer/session/", "trainer/log/", "checkpoints/", "trainer/job/", "trainer/checkpointing/"});
   static const std::vector<Rule> rules = {
       {"kernels/system/", {}},
-      {"kernels/base/", {}},
-      {"kernels/", {"kernels/base/"}},
+      {"kernels/tensor/", {}},
+      {"kernels/stream/", {"kernels/tensor/"}},
+      {"kernels/nvcc/", {"kernels/tensor/tensor.h", "kernels/stream/queue_cuda.h"}},
+      {"kernels/loops/", {"kernels/tensor/tensor.h", "kernels/stream/queue_cuda.h"}},
+      {"kernels/elementwise/", loops},
+      {"kernels/activation/", loops},
+      {"kernels/embedding/", loops},
+      {"kernels/loss/", loops},
+      {"kernels/update/", with(loops, {"kernels/elementwise/"})},
+      {"kernels/linear/", with(loops, {"kernels/activation/"})},
+      {"kernels/attention/", with(loops, {"kernels/elementwise/", "kernels/linear/"})},
+      {"kernels/norm/", with(loops, {"kernels/elementwise/", "kernels/attention/"})},
       {"configs/", {}},
       {"data/tokenizers/", {}},
       {"data/samples/", {}},
       {"data/conversations/", {"data/tokenizers/"}},
       {"data/corpus/", {"data/tokenizers/", "data/samples/", "data/conversations/"}},
       {"checkpoints/",
-       {"kernels/base/finite.h", "kernels/base/interval.h", "kernels/base/tensor.h", "kernels/base/tensor_shard.h",
-        "configs/config.h", "configs/adapter.h"}},
+       {"kernels/tensor/finite.h", "kernels/tensor/interval.h", "kernels/tensor/tensor.h",
+        "kernels/tensor/tensor_shard.h", "configs/config.h", "configs/adapter.h"}},
       {"trainer/machine/", {}},
-      {"trainer/doctor/", {"kernels/base/flight_recorder.h"}},
-      {"trainer/session/", {"kernels/base/", "configs/", "trainer/machine/", "trainer/doctor/"}},
+      {"trainer/doctor/", {"kernels/stream/flight_recorder.h"}},
+      {"trainer/session/", {"kernels/tensor/", "kernels/stream/", "configs/", "trainer/machine/", "trainer/doctor/"}},
       {"trainer/log/", {"trainer/machine/", "trainer/session/last_word.h"}},
       {"trainer/communication/", ranks},
       {"trainer/model/", math},
@@ -168,7 +179,7 @@ bool decides(const std::string& path) {
   return path.starts_with("trainer/schedule/") || path.starts_with("trainer/layout/") ||
          path.starts_with("trainer/program/") || path.starts_with("trainer/train/policy");
 }
-const std::set<std::string> doers = {"kernels/base/stream.h", "kernels/base/arena.h",
+const std::set<std::string> doers = {"kernels/stream/stream.h", "kernels/stream/arena.h",
                                      "trainer/communication/communicator.h", "trainer/parallel/runtime.h"};
 // The first makes the layers for the parameters that they declare, the second counts what an op of Muon's multiplies.
 const std::set<std::string> deciding_with_ops = {"trainer/layout/plan.cpp", "trainer/layout/matrices.cpp"};
@@ -237,7 +248,7 @@ TEST(Layering, WhatDecidesSeesNothingThatDoes) {
   EXPECT_GT(deciding, 40);
   Files planted = files;
   planted["trainer/schedule/a.h"] = "#include \"trainer/model/b.h\"\n";
-  planted["trainer/model/b.h"] = "#include \"kernels/base/stream.h\"\n";
+  planted["trainer/model/b.h"] = "#include \"kernels/stream/stream.h\"\n";
   EXPECT_GT(doers_seen_by("trainer/schedule/a.h", planted).size(), 0u) << "through another header";
   planted["trainer/schedule/a.h"] = "// #include \"trainer/model/b.h\"\n";
   EXPECT_EQ(doers_seen_by("trainer/schedule/a.h", planted).size(), 0u);
@@ -251,24 +262,28 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
     bool wrong;
   };
   const std::vector<Plant> plants = {
-      {"kernels/a.h", "#include \"kernels/base/tensor.h\"\n", false},
-      {"kernels/a.h", "#include \"configs/config.h\"\n", true},
-      {"kernels/a.cpp", "#include \"trainer/communication/mesh.h\"\n", true},
-      {"kernels/a.cpp", "#include \"kernels/base/stream.h\"\n", false},
-      {"kernels/base/a.h", "#include \"kernels/base/tensor.h\"\n", false},
-      {"kernels/base/a.cpp", "#include \"kernels/elementwise.h\"\n", true},
+      {"kernels/a.h", "\n", true},
+      {"kernels/norm/a.h", "#include \"kernels/tensor/tensor.h\"\n", false},
+      {"kernels/norm/a.h", "#include \"configs/config.h\"\n", true},
+      {"kernels/norm/a.cpp", "#include \"trainer/communication/mesh.h\"\n", true},
+      {"kernels/norm/a.cpp", "#include \"kernels/stream/stream.h\"\n", false},
+      {"kernels/linear/a.cpp", "#include \"kernels/activation/gelu.h\"\n", false},
+      {"kernels/linear/a.cpp", "#include \"kernels/norm/layernorm.h\"\n", true},
+      {"kernels/stream/a.h", "#include \"kernels/tensor/tensor.h\"\n", false},
+      {"kernels/stream/a.cpp", "#include \"kernels/elementwise/elementwise.h\"\n", true},
+      {"kernels/tensor/a.h", "#include \"kernels/stream/stream.h\"\n", true},
       {"configs/a.cpp", "#include \"kernels/system/check.h\"\n", false},
-      {"configs/a.cpp", "#include \"kernels/base/tensor.h\"\n", true},
+      {"configs/a.cpp", "#include \"kernels/tensor/tensor.h\"\n", true},
       {"configs/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
-      {"data/samples/a.cpp", "#include \"kernels/philox.h\"\n", true},
+      {"data/samples/a.cpp", "#include \"kernels/elementwise/philox.h\"\n", true},
       {"data/corpus/a.cpp", "#  include   \"trainer/train/run.h\"\n", true},
       {"data/corpus/a.cpp", "#include \"data/samples/known_files.h\"\n", false},
       {"data/samples/a.cpp", "#include \"data/corpus/corpus.h\"\n", true},
       {"data/conversations/a.cpp", "#include \"data/tokenizers/tokenizer.h\"\n", false},
       {"data/tokenizers/a.cpp", "#include \"data/conversations/chat_template.h\"\n", true},
       {"data/a.cpp", "\n", true},
-      {"checkpoints/a.cpp", "#include \"kernels/base/tensor.h\"\n", false},
-      {"checkpoints/a.cpp", "#include \"kernels/base/stream.h\"\n", true},
+      {"checkpoints/a.cpp", "#include \"kernels/tensor/tensor.h\"\n", false},
+      {"checkpoints/a.cpp", "#include \"kernels/stream/stream.h\"\n", true},
       {"checkpoints/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
       {"checkpoints/a.h", "#include \"configs/config.h\"\n", false},
       {"checkpoints/a.cpp", "#include \"configs/field_table.h\"\n", true},
@@ -277,7 +292,7 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
       {"trainer/session/a.cpp", "#include \"trainer/doctor/diagnosis.h\"\n", false},
       {"trainer/doctor/a.cpp", "#include \"trainer/session/recorder_pages.h\"\n", true},
       {"trainer/communication/a.h", "#include \"trainer/model/spec.h\"\n", true},
-      {"trainer/model/a.h", "#include \"kernels/base/stream.h\"\n", false},
+      {"trainer/model/a.h", "#include \"kernels/stream/stream.h\"\n", false},
       {"trainer/model/a.h", "#include \"trainer/communication/mesh.h\"\n", true},
       {"trainer/model/a.h", "#include \"trainer/layout/plan.h\"\n", true},
       {"trainer/schedule/a.h", "#include \"trainer/communication/mesh_shape.h\"\n", false},
@@ -334,8 +349,8 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
       {"trainer/communication/a.cpp", "int rank = 0;\n", false},
       {"trainer/a.h", "\n", true},
       {"extras/a.h", "\n", true},
-      {"kernels/a.h", "// #include \"configs/config.h\"\n", false},
-      {"kernels/a.h", "const char* s = \"//\";\n#include \"configs/config.h\"\n", true},
+      {"kernels/norm/a.h", "// #include \"configs/config.h\"\n", false},
+      {"kernels/norm/a.h", "const char* s = \"//\";\n#include \"configs/config.h\"\n", true},
   };
   const Files files = the_tree();
   for (const Plant& plant : plants)

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/muon.h"
+#include "kernels/update/muon.h"
 #include "tests/pure/small_run.h"
 #include "trainer/layout/matrices.h"
 #include "trainer/step/learning_rate.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/base/trace.h"
+#include "kernels/stream/trace.h"
 #include "kernels/system/check.h"
 
 namespace megalith {

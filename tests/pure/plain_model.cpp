@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/philox.h"
+#include "kernels/elementwise/philox.h"
 
 namespace megalith {
 
@@ -43,7 +43,7 @@ Row activation(const Row& x, Activation kind) {
   return y;
 }
 
-// 0 or 1 / (1 - p), as kernels/dropout.h defines the mask.
+// 0 or 1 / (1 - p), as kernels/elementwise/dropout.h defines the mask.
 double kept(Dropout d, int site, int64_t row, int64_t high, int64_t column) {
   if (!d.active()) return 1;
   d.site = site;

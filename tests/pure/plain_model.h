@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/dropout.h"
+#include "kernels/elementwise/dropout.h"
 
 namespace megalith {
 

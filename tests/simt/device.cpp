@@ -1,11 +1,11 @@
-// The GPU of the machine of simt.h, for kernels/base/device.h: one, whose work is done as late and in as odd an order
+// The GPU of the machine of simt.h, for kernels/stream/device.h: one, whose work is done as late and in as odd an order
 // as streams and events allow. Nothing runs when it is enqueued. When the host asks for an event or waits, work of the
 // streams is done piece by piece, each from a stream drawn at random among those that may go on, of which one is left
 // behind for a while, until the host has
 // what it asked for; so what is not ordered by an event, and memory that is written or freed too early, gives wrong
 // numbers. While a stream exists the host may not touch device memory. Only the thread that makes streams makes work go
 // on; others may ask for events.
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 
 #include <unistd.h>
 

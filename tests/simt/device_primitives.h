@@ -1,4 +1,4 @@
-// The device functions of kernels/device_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
+// The device functions of kernels/loops/device_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
 #pragma once
 
 #include <math.h>
@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/base/queue_cuda.h"
-#include "kernels/base/tensor.h"
+#include "kernels/stream/queue_cuda.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/simt/matrix_layout.h"
 #include "tests/simt/simt.h"
 

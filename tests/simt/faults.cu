@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "kernels/device_cuda.h"
+#include "kernels/loops/device_cuda.h"
 
 namespace megalith::test {
 

@@ -1,8 +1,8 @@
 // Small kernels, most of them wrong on purpose: what the machine of simt.h must find, and what it must let pass.
 #pragma once
 
-#include "kernels/base/queue_cuda.h"
-#include "kernels/base/tensor.h"
+#include "kernels/stream/queue_cuda.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::test {

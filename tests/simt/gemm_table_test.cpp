@@ -1,5 +1,5 @@
-// The files of kernels/gemm_tables.
-#include "kernels/gemm_table.h"
+// The files of kernels/linear/gemm_tables.
+#include "kernels/linear/gemm_table.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/gemm_table.h"
+#include "kernels/linear/gemm_table.h"
 
 namespace megalith::simt {
 

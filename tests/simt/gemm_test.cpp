@@ -1,5 +1,5 @@
-// Our side of cuBLASLt (kernels/gemm_present.cpp) against the simulated library: whose algorithm multiplies, what is
-// refused, and that the same choice gives the same bits.
+// Our side of cuBLASLt (kernels/linear/gemm_present.cpp) against the simulated library: whose algorithm multiplies,
+// what is refused, and that the same choice gives the same bits.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/gemm_cuda.h"
-#include "kernels/linear.h"
+#include "kernels/linear/gemm_cuda.h"
+#include "kernels/linear/linear.h"
 #include "kernels/system/check.h"
 #include "tests/message_of.h"
 #include "tests/simt/simt.h"

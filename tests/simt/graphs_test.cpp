@@ -1,10 +1,10 @@
-// A stream that is captured refuses what it may not be given (kernels/base/device.h), of which CUDA says no more than
+// A stream that is captured refuses what it may not be given (kernels/stream/device.h), of which CUDA says no more than
 // that the capture was invalid.
 #include <gtest/gtest.h>
 
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/message_of.h"
 
 namespace megalith {

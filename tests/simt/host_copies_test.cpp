@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 #include "tests/message_of.h"
 #include "tests/simt/simt.h"
 

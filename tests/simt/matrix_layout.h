@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith::simt {
 

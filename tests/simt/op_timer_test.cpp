@@ -1,9 +1,9 @@
 // Which launches are timed, on the simulated GPU, whose clock is the host's.
 #include <gtest/gtest.h>
 
-#include "kernels/base/arena.h"
-#include "kernels/device_queue.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
 
 namespace megalith {
 namespace {

@@ -1,7 +1,7 @@
 // Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
 #include "tests/device/device.h"
 
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
 #include "kernels/system/check.h"
 #include "tests/simt/simt.h"
 

@@ -1,5 +1,5 @@
 // Kernels whose calls stay calls: the machine sees their accesses as well.
-#include "kernels/device_cuda.h"
+#include "kernels/loops/device_cuda.h"
 #include "tests/simt/faults.h"
 
 namespace megalith::test {

@@ -11,7 +11,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::simt {

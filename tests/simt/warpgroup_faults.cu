@@ -1,4 +1,4 @@
-#include "kernels/warpgroup_cuda.h"
+#include "kernels/loops/warpgroup_cuda.h"
 #include "tests/simt/faults.h"
 
 namespace megalith::test {

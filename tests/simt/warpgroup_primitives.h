@@ -1,4 +1,4 @@
-// The device functions of kernels/warpgroup_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
+// The device functions of kernels/loops/warpgroup_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
 #pragma once
 
 #include <device_primitives.h>

@@ -1,5 +1,5 @@
 /* The part of cuBLASLt's interface that we use, with its names and numbers, for builds without CUDA: what
- * kernels/cublaslt_present.cpp looks up, and what cublaslt.cpp beside this file answers on the simulated GPU.
+ * kernels/linear/cublaslt_present.cpp looks up, and what cublaslt.cpp beside this file answers on the simulated GPU.
  * numbers.cpp holds the numbers against the real header, where there is one. Its version is none of the real
  * library's, so that neither can be opened for the other. */
 #pragma once

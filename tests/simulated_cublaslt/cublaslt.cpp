@@ -1,9 +1,9 @@
-// cuBLASLt on the simulated GPU of tests/simt: what kernels/cublaslt_present.cpp finds when it opens the library. What
-// is wrong with a call it says where the real one's documentation does: attributes of another size are refused as they
-// are set, their values when they are used (CUDA 13.0's library, tried without a GPU, takes any number for an
-// epilogue), and layouts that do not fit, types that do not go together, a GELU's matrix of a leading dimension that 8
-// does not divide, and too little workspace by the calls that see all of it. Where a real kernel would fault, the
-// stream throws.
+// cuBLASLt on the simulated GPU of tests/simt: what kernels/linear/cublaslt_present.cpp finds when it opens the
+// library. What is wrong with a call it says where the real one's documentation does: attributes of another size are
+// refused as they are set, their values when they are used (CUDA 13.0's library, tried without a GPU, takes any number
+// for an epilogue), and layouts that do not fit, types that do not go together, a GELU's matrix of a leading dimension
+// that 8 does not divide, and too little workspace by the calls that see all of it. Where a real kernel would fault,
+// the stream throws.
 //
 // Its algorithms (algorithm.h) differ in the order of their sums, and so in bits. The ones with atomics add in another
 // order each time.
@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/base/tensor.h"
 #include "kernels/system/check.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/simt/simt.h"
 #include "tests/simulated_cublaslt/algorithm.h"
 #include "tests/simulated_cublaslt/control.h"

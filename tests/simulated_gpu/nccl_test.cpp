@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "kernels/base/stream.h"
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/stream.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
 #include "tests/simulated_nccl/faults.h"

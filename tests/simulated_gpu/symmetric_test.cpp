@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
 #include "tests/message_of.h"
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"

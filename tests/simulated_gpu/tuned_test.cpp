@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
 #include "tests/pure/small_run.h"
 #include "tests/simt/gemm_tables.h"
 #include "tests/simulated_cublaslt/control.h"

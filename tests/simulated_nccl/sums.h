@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 #include "tests/simulated_nccl/nccl.h"
 
 namespace megalith::simulated_nccl {

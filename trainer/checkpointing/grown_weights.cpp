@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/philox.h"
+#include "kernels/elementwise/philox.h"
 #include "kernels/system/check.h"
 
 namespace megalith {

@@ -7,7 +7,7 @@
 
 #include "checkpoints/tensor_source.h"
 #include "checkpoints/writer.h"
-#include "kernels/base/tensor_shard.h"
+#include "kernels/tensor/tensor_shard.h"
 #include "trainer/parallel/unit.h"
 
 namespace megalith {

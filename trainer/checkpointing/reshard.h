@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/base/tensor_shard.h"
+#include "kernels/tensor/tensor_shard.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace megalith {
 

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/flight_recorder.h"
-#include "kernels/base/interval.h"
-#include "kernels/base/pending.h"
-#include "kernels/base/stream.h"
-#include "kernels/base/tensor.h"
-#include "kernels/base/trace.h"
+#include "kernels/stream/flight_recorder.h"
+#include "kernels/stream/pending.h"
+#include "kernels/stream/stream.h"
+#include "kernels/stream/trace.h"
+#include "kernels/tensor/interval.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/base/trace.h"
+#include "kernels/stream/trace.h"
 
 namespace megalith {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "configs/config.h"
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 
 namespace megalith {
 

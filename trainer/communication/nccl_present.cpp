@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "trainer/communication/mesh.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/communication/nccl_watch.h"

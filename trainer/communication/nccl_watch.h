@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "trainer/communication/nccl_library.h"
 #include "trainer/session/session.h"
 

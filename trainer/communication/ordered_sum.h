@@ -2,7 +2,7 @@
 // how a tensor is divided, on its size, or on the MPI library.
 #pragma once
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 #include "trainer/communication/communicator.h"
 
 namespace megalith {

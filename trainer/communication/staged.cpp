@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "trainer/communication/communicator.h"
 
 namespace megalith {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "configs/config.h"
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/session/session.h"
 

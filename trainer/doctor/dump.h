@@ -1,4 +1,4 @@
-// A dump has what a page of a flight recorder (kernels/base/flight_recorder.h) says of its rank, and how the rank's
+// A dump has what a page of a flight recorder (kernels/stream/flight_recorder.h) says of its rank, and how the rank's
 // process was when the page was copied.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/flight_recorder.h"
+#include "kernels/stream/flight_recorder.h"
 
 namespace megalith {
 

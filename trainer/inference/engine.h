@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "trainer/checkpointing/held_shards.h"
 #include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"

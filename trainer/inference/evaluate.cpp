@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/system/counted.h"
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/inference/engine.h"

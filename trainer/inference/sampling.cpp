@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/philox.h"
+#include "kernels/elementwise/philox.h"
 
 namespace megalith {
 

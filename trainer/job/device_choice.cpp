@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/base/stream.h"
+#include "kernels/stream/stream.h"
 #include "trainer/session/session.h"
 
 namespace megalith {

@@ -1,6 +1,6 @@
 #include "trainer/job/memory_check.h"
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/base/stream.h"
+#include "kernels/stream/stream.h"
 #include "trainer/machine/available_memory.h"
 #include "trainer/parallel/runtime.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/muon.h"
-#include "kernels/transpose.h"
+#include "kernels/elementwise/transpose.h"
+#include "kernels/update/muon.h"
 
 namespace megalith {
 

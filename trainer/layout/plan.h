@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 #include "trainer/layout/layout.h"
 #include "trainer/layout/slice.h"
 #include "trainer/model/pass_shape.h"

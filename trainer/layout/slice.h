@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "kernels/base/tensor_shard.h"
-#include "kernels/columns.h"
-#include "kernels/vocabulary.h"
+#include "kernels/tensor/columns.h"
+#include "kernels/tensor/tensor_shard.h"
+#include "kernels/tensor/vocabulary.h"
 #include "trainer/model/spec.h"
 
 namespace megalith {

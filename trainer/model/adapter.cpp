@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "configs/adapter.h"
-#include "kernels/elementwise.h"
-#include "kernels/linear.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/linear.h"
 
 namespace megalith {
 

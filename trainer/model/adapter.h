@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/base/interval.h"
-#include "kernels/low_rank.h"
+#include "kernels/linear/low_rank.h"
+#include "kernels/tensor/interval.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/cached_attention.h"
-#include "kernels/head_norm.h"
+#include "kernels/attention/cached_attention.h"
+#include "kernels/norm/head_norm.h"
 
 namespace megalith {
 

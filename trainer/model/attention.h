@@ -1,13 +1,13 @@
 // Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. In between q and
-// k may be normed (kernels/head_norm.h) and, where positions are rotary, turned (kernels/rotary.h). Generation attends
-// to the keys and values that it keeps as well.
+// k may be normed (kernels/norm/head_norm.h) and, where positions are rotary, turned (kernels/attention/rotary.h).
+// Generation attends to the keys and values that it keeps as well.
 #pragma once
 
 #include <string>
 
 #include "configs/config.h"
-#include "kernels/attention.h"
-#include "kernels/rotary.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/rotary.h"
 #include "trainer/model/linear.h"
 
 namespace megalith {

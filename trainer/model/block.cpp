@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/residual.h"
+#include "kernels/elementwise/residual.h"
 
 namespace megalith {
 

@@ -14,10 +14,10 @@
 
 #include <functional>
 
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
-#include "kernels/base/tensor.h"
-#include "kernels/cross_entropy.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
+#include "kernels/tensor/tensor.h"
 #include "trainer/model/in_pieces.h"
 
 namespace megalith {

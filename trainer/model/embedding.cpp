@@ -1,7 +1,7 @@
 #include "trainer/model/embedding.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/embedding/embedding.h"
 
 namespace megalith {
 

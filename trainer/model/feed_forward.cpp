@@ -1,7 +1,7 @@
 #include "trainer/model/feed_forward.h"
 
-#include "kernels/gelu.h"
-#include "kernels/swiglu.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/activation/swiglu.h"
 
 namespace megalith {
 

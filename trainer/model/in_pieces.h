@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/interval.h"
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/interval.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

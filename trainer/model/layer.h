@@ -6,9 +6,9 @@
 // the second may come at any time after the first. What it can compute again from the rest is in recompute.
 #pragma once
 
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
-#include "kernels/dropout.h"
+#include "kernels/elementwise/dropout.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
 #include "trainer/model/edge.h"
 #include "trainer/model/pass_shape.h"
 #include "trainer/model/spec.h"

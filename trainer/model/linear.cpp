@@ -1,7 +1,7 @@
 #include "trainer/model/linear.h"
 
-#include "kernels/gelu.h"
-#include "kernels/linear.h"
+#include "kernels/activation/gelu.h"
+#include "kernels/linear/linear.h"
 
 namespace megalith {
 

@@ -1,11 +1,11 @@
-// A layer norm or RMS norm over the width of the residual (kernels/layernorm.h), alone or as one op with the end of the
-// residual branch before it.
+// A layer norm or RMS norm over the width of the residual (kernels/norm/layernorm.h), alone or as one op with the end
+// of the residual branch before it.
 #pragma once
 
 #include <string>
 
 #include "configs/config.h"
-#include "kernels/layernorm.h"
+#include "kernels/norm/layernorm.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/base/tensor.h"
-#include "kernels/vocabulary.h"
+#include "kernels/tensor/tensor.h"
+#include "kernels/tensor/vocabulary.h"
 
 namespace megalith {
 

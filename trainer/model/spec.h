@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

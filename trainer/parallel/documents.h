@@ -1,10 +1,10 @@
-// Finds where the documents of a batch begin, for attention that keeps them apart (kernels/attention.h) and for
-// positions that count in each of them (kernels/embedding.h).
+// Finds where the documents of a batch begin, for attention that keeps them apart (kernels/attention/attention.h) and
+// for positions that count in each of them (kernels/embedding/embedding.h).
 #pragma once
 
 #include <vector>
 
-#include "kernels/base/tensor.h"
+#include "kernels/tensor/tensor.h"
 
 namespace megalith {
 

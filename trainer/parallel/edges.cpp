@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/loss/cross_entropy.h"
 
 namespace megalith {
 
 namespace {
 // Fewer rows than this are not worth a piece; and the CPU's product of very few rows adds in another order
-// (kernels/few_rows_cpu.h).
+// (kernels/linear/few_rows_cpu.h).
 constexpr int64_t least_rows = 16;
 constexpr int64_t tile_rows = 128;
 }  // namespace

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/vocabulary.h"
+#include "kernels/tensor/vocabulary.h"
 #include "trainer/communication/mesh.h"
 #include "trainer/layout/plan.h"
 #include "trainer/model/edge.h"

@@ -1,4 +1,4 @@
-// Which parts of a step a GPU is given as one launch each (kernels/base/launch_graph.h). That a part may be is known
+// Which parts of a step a GPU is given as one launch each (kernels/stream/launch_graph.h). That a part may be is known
 // from the list of instructions: they do nothing but launch ops, in memory that the instruction names, with numbers
 // that are the same in every microbatch and step; those that dropout draws by are loaded with the microbatch
 // (Dropout::drawn). So no part holds

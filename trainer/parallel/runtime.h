@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
-#include "kernels/device_queue.h"
+#include "kernels/linear/device_queue.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
 #include "trainer/communication/mesh.h"
 
 namespace megalith {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace megalith {
 

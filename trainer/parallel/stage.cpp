@@ -1,6 +1,6 @@
 #include "trainer/parallel/stage.h"
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "trainer/parallel/documents.h"
 #include "trainer/program/action_number.h"
 

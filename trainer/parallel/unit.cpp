@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace megalith {
 

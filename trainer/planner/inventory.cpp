@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "checkpoints/reader.h"
-#include "kernels/gemm_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
 #include "kernels/system/check.h"
 #include "kernels/system/units.h"
 #include "trainer/communication/nccl.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 
 namespace megalith {
 

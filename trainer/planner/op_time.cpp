@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/gemm_cpu.h"
-#include "kernels/loops_cpu.h"
+#include "kernels/linear/gemm_cpu.h"
+#include "kernels/loops/loops_cpu.h"
 
 namespace megalith {
 

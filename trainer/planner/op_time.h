@@ -7,7 +7,7 @@
 // - Attention runs at a share of the GEMM rate that grows with the sequence, but no faster than its memory traffic.
 //
 // On a CPU threads take the place of multiprocessors, and a product runs at the rate of the busiest thread
-// (kernels/gemm_cpu.h). Each loop that threads share costs calibrated.fork (kernels/loops_cpu.h).
+// (kernels/linear/gemm_cpu.h). Each loop that threads share costs calibrated.fork (kernels/loops/loops_cpu.h).
 //
 // The forms come from published runs (Hagemann et al., arXiv 2311.05610, MosaicML's llm-foundry, BigScience's tables);
 // bench/published.py checks them.
@@ -15,7 +15,7 @@
 
 #include "configs/config.h"
 #include "configs/hardware.h"
-#include "kernels/base/cost.h"
+#include "kernels/stream/cost.h"
 
 namespace megalith {
 

@@ -10,10 +10,10 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/base/arena.h"
-#include "kernels/elementwise.h"
-#include "kernels/linear.h"
-#include "kernels/loops_cpu.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/linear.h"
+#include "kernels/loops/loops_cpu.h"
+#include "kernels/stream/arena.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "trainer/communication/mpi.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/arena.h"
+#include "kernels/stream/arena.h"
 #include "kernels/system/counted.h"
 #include "trainer/communication/communicator.h"
 #include "trainer/planner/readable.h"

@@ -1,4 +1,4 @@
-// Actions of a stage as numbers, by which a trace says of each op to which action it belongs (kernels/base/trace.h).
+// Actions of a stage as numbers, by which a trace says of each op to which action it belongs (kernels/stream/trace.h).
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include "kernels/base/finite.h"
+#include "kernels/tensor/finite.h"
 #include "trainer/program/update.h"
 
 namespace megalith {

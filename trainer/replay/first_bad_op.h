@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels/base/op_watcher.h"
-#include "kernels/base/stream.h"
+#include "kernels/stream/op_watcher.h"
+#include "kernels/stream/stream.h"
 #include "trainer/layout/plan.h"
 #include "trainer/program/program.h"
 

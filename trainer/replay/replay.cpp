@@ -6,9 +6,9 @@
 #include <set>
 
 #include "checkpoints/directory.h"
-#include "kernels/base/finite.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/json.h"
+#include "kernels/tensor/finite.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/rank_context.h"

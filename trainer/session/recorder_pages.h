@@ -1,4 +1,4 @@
-// Finds the flight recorders' pages (kernels/base/flight_recorder.h) of a job's ranks, their dumps, and the states of
+// Finds the flight recorders' pages (kernels/stream/flight_recorder.h) of a job's ranks, their dumps, and the states of
 // their processes.
 //
 // Each rank's page lies in shared memory of its node, so that the other ranks there can read it when it is stopped, and

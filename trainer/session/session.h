@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/flight_recorder.h"
+#include "kernels/stream/flight_recorder.h"
 
 namespace megalith {
 
@@ -36,8 +36,8 @@ class Session {
   // others outside of this session calls it now and then.
   virtual void check() const {}
 
-  // The ranks as a group in the flight recorder (kernels/base/flight_recorder.h), into which others' calls go as well;
-  // null where nobody watches.
+  // The ranks as a group in the flight recorder (kernels/stream/flight_recorder.h), into which others' calls go as
+  // well; null where nobody watches.
   virtual RecordedGroup* recorded() const { return nullptr; }
   // Collective. The dumps of a hang go there, and its message into the file `log`. The folder is made; all nodes see
   // it. Returns, on rank 0, why an earlier job's folder stands elsewhere or nothing is dumped there; else "".

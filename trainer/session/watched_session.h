@@ -2,9 +2,9 @@
 // says who is behind, at which call and on which step; when a rank waits for unusually long, a warning does.
 //
 // Each rank records the calls by which it waits for others in the page of a flight recorder
-// (kernels/base/flight_recorder.h): those of this session here, those of communicators because they ask for recorded().
-// The watchdog is a thread of each rank that calls neither MPI nor NCCL. It writes the time into the page and looks how
-// long its rank has waited. By these rules it ends the job, and who is to blame matters to none of them:
+// (kernels/stream/flight_recorder.h): those of this session here, those of communicators because they ask for
+// recorded(). The watchdog is a thread of each rank that calls neither MPI nor NCCL. It writes the time into the page
+// and looks how long its rank has waited. By these rules it ends the job, and who is to blame matters to none of them:
 // - a rank of this node has died, and this one waits;
 // - this rank has waited in a step for longer than the time-out. A process that is stopped does not count the time, so
 //   a job that is stopped as a whole goes on when it is woken;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/cost.h"
+#include "kernels/stream/cost.h"
 #include "trainer/communication/mesh_shape.h"
 
 namespace megalith {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/elementwise.h"
-#include "kernels/muon.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/update/muon.h"
 
 namespace megalith {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/linear.h"
-#include "kernels/muon.h"
-#include "kernels/transpose.h"
+#include "kernels/elementwise/transpose.h"
+#include "kernels/linear/linear.h"
+#include "kernels/update/muon.h"
 
 namespace megalith {
 

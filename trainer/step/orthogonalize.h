@@ -1,10 +1,10 @@
-// Newton-Schulz's iteration on one whole matrix (kernels/muon.h), by the products of linear layers. It works on the
-// Gram matrix of the shorter side, so a matrix and its transpose take the same work. Symmetric products are computed by
-// panels of their lower half (kernels/transpose.h).
+// Newton-Schulz's iteration on one whole matrix (kernels/update/muon.h), by the products of linear layers. It works on
+// the Gram matrix of the shorter side, so a matrix and its transpose take the same work. Symmetric products are
+// computed by panels of their lower half (kernels/elementwise/transpose.h).
 #pragma once
 
-#include "kernels/base/arena.h"
-#include "kernels/base/stream.h"
+#include "kernels/stream/arena.h"
+#include "kernels/stream/stream.h"
 
 namespace megalith {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/trace.h"
+#include "kernels/stream/trace.h"
 #include "trainer/communication/mesh_shape.h"
 
 namespace megalith {

@@ -14,7 +14,7 @@
 #include <functional>
 #include <optional>
 
-#include "kernels/base/stream.h"
+#include "kernels/stream/stream.h"
 #include "trainer/step/account.h"
 #include "trainer/step/trace_file.h"
 

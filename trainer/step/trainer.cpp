@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "trainer/step/sample_room.h"
 
 namespace megalith {

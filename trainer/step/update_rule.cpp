@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/muon.h"
 #include "kernels/system/check.h"
+#include "kernels/update/muon.h"
 
 namespace megalith {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/adamw.h"
-#include "kernels/decide_update.h"
+#include "kernels/update/adamw.h"
+#include "kernels/update/decide_update.h"
 #include "trainer/layout/plan.h"
 
 namespace megalith {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/directory.h"
-#include "kernels/base/device.h"
-#include "kernels/gemm_cuda.h"
+#include "kernels/linear/gemm_cuda.h"
+#include "kernels/stream/device.h"
 #include "kernels/system/counted.h"
 #include "trainer/checkpointing/disk_need.h"
 #include "trainer/job/agreement.h"

@@ -1,6 +1,6 @@
 // Makes the members of a Run.
 #include "checkpoints/checksum.h"
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"

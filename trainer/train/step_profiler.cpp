@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/device.h"
+#include "kernels/stream/device.h"
 #include "kernels/system/json.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"

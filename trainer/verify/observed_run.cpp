@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/philox.h"
+#include "kernels/elementwise/philox.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/step/text_data.h"
 

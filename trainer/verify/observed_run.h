@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/samples/loader.h"
-#include "kernels/base/tensor_shard.h"
+#include "kernels/tensor/tensor_shard.h"
 #include "trainer/job/rank_context.h"
 
 namespace megalith {

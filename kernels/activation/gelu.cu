@@ -1,0 +1,101 @@
+// GELU as in gelu_cpu.cpp: (1 + tanh(u)) / 2 = sigmoid(2u).
+#include <cmath>
+
+#include "kernels/activation/gelu.h"
+#include "kernels/activation/sigmoid_cuda.h"
+#include "kernels/loops/loops_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+using element_loop::threads;
+constexpr int steps = 2;
+constexpr float slope = 1.5957691216f;  // 2 sqrt(2/pi)
+constexpr float cubic = slope * 0.044715f;
+
+__device__ inline float normal_probability(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
+
+template <class T, int n, GeluForm form>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count) {
+  for_elements<n, steps>(
+      count, [&](auto width, int64_t i) { return load<width>(x + i); },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) {
+          const float v = to_float(from[k]);
+          if constexpr (form == GeluForm::erf) {
+            result[k] = to<T>(v * normal_probability(v));
+          } else {
+            result[k] = to<T>(v * sigmoid<T>(v * (slope + cubic * v * v)));
+          }
+        }
+        store(y + i, result);
+      });
+}
+
+template <class T, int n>
+struct Pair {
+  Vector<T, n> dy, x;
+};
+template <class T, int n, GeluForm form>
+__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count) {
+  for_elements<n, steps>(
+      count,
+      [&](auto width, int64_t i) {
+        return Pair<T, width>{load_once<width>(dy + i), load_once<width>(x + i)};
+      },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) {
+          const float v = to_float(from.x[k]), square = v * v;
+          if constexpr (form == GeluForm::erf) {
+            const float density = 0.39894228f * expf(-0.5f * square);
+            result[k] = to<T>(to_float(from.dy[k]) * (normal_probability(v) + v * density));
+            continue;
+          }
+          const float s = sigmoid<T>(v * (slope + cubic * square));
+          // s (1 - s) reaches 0 long before v^3 overflows, and so does its product with the derivative of u.
+          const float spread = s * (1 - s);
+          const float derivative = spread == 0.0f ? s : s + spread * v * (slope + 3 * cubic * square);
+          result[k] = to<T>(to_float(from.dy[k]) * derivative);
+        }
+        store(dx + i, result);
+      });
+}
+
+template <class F>
+void with_form(GeluForm form, F&& f) {
+  if (form == GeluForm::erf) return f(std::integral_constant<GeluForm, GeluForm::erf>{});
+  f(std::integral_constant<GeluForm, GeluForm::tanh>{});
+}
+}  // namespace
+
+void gelu_forward(Queue queue, Tensor y, Tensor x, GeluForm form) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  with_compute_type(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    with_width<16 / sizeof(T)>(aligned(y.raw()) && aligned(x.raw()), [&](auto n) {
+      with_form(form, [&](auto constant) {
+        launch(queue, {"gelu_forward", element_grid(count, n, steps), threads}, forward_kernel<T, n, constant>,
+               y.data<T>(), x.data<T>(), count);
+      });
+    });
+  });
+}
+
+void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x, GeluForm form) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  with_compute_type(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    with_width<16 / sizeof(T)>(aligned(dx.raw()) && aligned(dy.raw()) && aligned(x.raw()), [&](auto n) {
+      with_form(form, [&](auto constant) {
+        launch(queue, {"gelu_backward", element_grid(count, n, steps), threads}, backward_kernel<T, n, constant>,
+               dx.data<T>(), dy.data<T>(), x.data<T>(), count);
+      });
+    });
+  });
+}
+
+}  // namespace megalith::cuda

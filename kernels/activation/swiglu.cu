@@ -1,0 +1,83 @@
+// SwiGLU, elementwise: a thread takes the same vectors of gate and up.
+#include <cmath>
+
+#include "kernels/activation/sigmoid_cuda.h"
+#include "kernels/activation/swiglu.h"
+#include "kernels/loops/loops_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+using element_loop::threads;
+constexpr int steps = 2;
+
+template <class T, int n>
+struct Halves {
+  Vector<T, n> gate, up, dy;
+};
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count, int64_t F) {
+  for_elements<n, steps>(
+      count,
+      [&](auto width, int64_t i) {
+        const T* gate = x + i + i / F * F;
+        return Halves<T, width>{load<width>(gate), load<width>(gate + F), {}};
+      },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) {
+          const float g = to_float(from.gate[k]);
+          result[k] = to<T>(g * sigmoid<T>(g) * to_float(from.up[k]));
+        }
+        store(y + i, result);
+      });
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count, int64_t F) {
+  for_elements<n, steps>(
+      count,
+      [&](auto width, int64_t i) {
+        const T* gate = x + i + i / F * F;
+        return Halves<T, width>{load_once<width>(gate), load_once<width>(gate + F), load_once<width>(dy + i)};
+      },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> dgate, dup;
+        for (int k = 0; k < width; k++) {
+          const float g = to_float(from.gate[k]), s = sigmoid<T>(g), silu = g * s, above = to_float(from.dy[k]);
+          dgate[k] = to<T>(above * to_float(from.up[k]) * (s + silu * (1 - s)));
+          dup[k] = to<T>(above * silu);
+        }
+        T* to_gate = dx + i + i / F * F;
+        store(to_gate, dgate);
+        store(to_gate + F, dup);
+      });
+}
+}  // namespace
+
+void swiglu_forward(Queue queue, Tensor y, Tensor x) {
+  const int64_t count = y.numel();
+  if (count == 0) return;
+  with_compute_type(y.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    with_width<16 / sizeof(T)>(in_vectors({y, x}), [&](auto n) {
+      launch(queue, {"swiglu_forward", element_grid(count, n, steps), threads}, forward_kernel<T, n>, y.data<T>(),
+             x.data<T>(), count, y.cols());
+    });
+  });
+}
+
+void swiglu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x) {
+  const int64_t count = dy.numel();
+  if (count == 0) return;
+  with_compute_type(dy.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    with_width<16 / sizeof(T)>(in_vectors({dx, dy, x}), [&](auto n) {
+      launch(queue, {"swiglu_backward", element_grid(count, n, steps), threads}, backward_kernel<T, n>, dx.data<T>(),
+             dy.data<T>(), x.data<T>(), count, dy.cols());
+    });
+  });
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,298 @@
+// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one key-value head
+// and visits the queries of each of its heads that see them in tiles of 128, from the diagonal on. A warpgroup owns 64
+// of the keys, takes 64 queries at a time and keeps dk and dv in registers; at head size 64, its keys and values too.
+// The score gradients of a tile meet in shared memory, where each warpgroup computes the part of dq that they give to
+// 64 of its queries.
+//
+// dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part in
+// memory after the block with the keys behind its own, and the block with the first visible keys rounds the result: one
+// order for all sums, so every run gives the same bits. A block publishes in a flag, its turn, how many tiles it has
+// finished, and looks at the flag that it follows only when it has a part to add. A block takes a ticket when it
+// starts, which says which keys it owns; so the block it waits for is already running, whatever order a GPU starts
+// blocks in. (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
+#include <algorithm>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_mask.h"
+#include "kernels/attention/attention_warpgroup_tiles.h"
+
+namespace megalith::cuda::attention {
+
+namespace {
+constexpr int threads = 2 * warpgroup_size, tile = backward_tile, half_tile = tile / 2;
+constexpr int columns = half_tile / 8, depth = half_tile / 16, draws = tile / 8;
+
+// The offsets in a block's shared memory. The other side's tiles are double-buffered: while dq's last product of one
+// tile runs, the tile after the next is copied.
+template <class Tiles>
+struct SharedOffsets {
+  static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
+                           gradients = 6 * rows, lse = gradients + tile * tile * 2,
+                           delta = lse + tile * int64_t{sizeof(float)}, kept = delta + tile * int64_t{sizeof(float)},
+                           end = kept + kept_bytes(threads);
+};
+
+// `turns` has a flag for each tile of each head and, behind them, the ticket counter. `accumulators` heads have an
+// accumulator at a time: a head reuses that of the head `accumulators` before it, which is finished.
+template <class E, int D, bool dropped>
+__global__ void __launch_bounds__(threads, 1)
+    backward_kernel(E* dqkv, float* sums, int32_t* turns, int accumulators, HeadOrder order, const float* delta,
+                    const E* dout_, const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask,
+                    float scale) {
+  using Tiles = WarpgroupTiles<E, D>;
+  using Shared = SharedOffsets<Tiles>;
+  auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written behind a later barrier
+  const int group = static_cast<int>(s.H / s.K);
+  if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks() * group);
+  sync_threads();
+  const auto [shared_head, own] = order.of(*ticket);
+  const int first_head = shared_head * group, H = static_cast<int>(s.H), b = first_head / H, h = first_head % H;
+  const HeadOffsets at(s, b, h);
+  const DocumentStarts starts(starts_, s, b);
+  const int T = static_cast<int>(s.T), tiles = order.tiles;
+  const int64_t C = at.out_stride;
+  const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values, *dout = dout_ + at.out;
+  lse += at.statistics;
+  delta += at.statistics;
+  turns += int64_t{first_head} * tiles + own;
+
+  const int first = own * tile, row = warp_index() * 16, mine = first + row;
+  const int ours = first + warpgroup_index() * half_tile;  // the warpgroup's first key
+  const int end =
+      starts.end_of(first + tile - 1, tile, own + 1, tiles);  // the first tile that does not see the own keys
+  const auto last_of = [&](const DocumentStarts& of, int i) {
+    return of.of(i * tile) / tile;
+  };  // the tile of keys that rounds a tile's dq
+
+  E *keys = shared_memory<E>(Shared::keys), *values = shared_memory<E>(Shared::values);
+  E* gradients = shared_memory<E>(Shared::gradients);  // (own keys, queries)
+  const auto queries = [](int n) { return shared_memory<E>(Shared::queries + n % 2 * Shared::rows); };
+  const auto douts = [](int n) { return shared_memory<E>(Shared::douts + n % 2 * Shared::rows); };
+  // Visit n is of tile own + n % visible of the group's head n / visible.
+  const int visible = end - own, visits = group * visible;
+  const auto copy_queries = [&](int n) {
+    const int g = n / visible, i = own + n % visible;
+    copy_tile<Tiles, D, tile, threads>(queries(n), q + g * D, at.stride, i * tile, T);
+    copy_tile<Tiles, D, tile, threads>(douts(n), dout + g * D, C, i * tile, T);
+  };
+  // Dropout's scale is applied in the end, where sums leave the registers.
+  const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
+  // The data of a tile that shared memory holds once: fetched a tile ahead, one query's by each of the first threads.
+  constexpr bool fetched_early = !dropped || D == 64;  // a mask leaves larger heads no registers for it
+  float next_lse = 0, next_delta = 0;
+  const auto fetch = [&](int n) {
+    if (const int query = (own + n % visible) * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
+      const int64_t at_query = int64_t{n / visible} * T + query;
+      next_lse = query < T ? lse[at_query] : infinity;  // P is 0 for queries beyond T
+      next_delta = query < T ? delta[at_query] : 0;
+    }
+  };
+  const auto prepare = [&](int n) {
+    if (threadIdx.x < tile) {
+      shared_memory<float>(Shared::lse)[threadIdx.x] = next_lse * log2_e;
+      shared_memory<float>(Shared::delta)[threadIdx.x] = next_delta * unscaled;
+    }
+    if constexpr (dropped)
+      draw_kept<draws>(shared_memory<uint16_t>(Shared::kept), HeadMask(mask, s, b, h + n / visible),
+                       (own + n % visible) * tile, ours);
+  };
+
+  copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
+  copy_tile<Tiles, D, tile, threads>(values, v, at.stride, first, T);
+  copy_queries(0);
+  copy_async_commit();
+  if (visits > 1) copy_queries(1);
+  copy_async_commit();
+  fetch(0);
+  prepare(0);
+  constexpr bool own_in_registers = D == 64;  // larger heads do not fit beside dk and dv
+  [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
+  if constexpr (own_in_registers) {
+    copy_async_wait<1>();
+    sync_threads();
+    Tiles::template load_rows<tile>(own_keys, keys);
+    Tiles::template load_rows<tile>(own_values, values);
+  }
+  // The offset of this thread's gradients; eight columns further is another unit of the same row (swizzled()).
+  const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
+  const float to_log2 = scale * log2_e;
+  float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
+  int32_t turn = 0;  // the last turn of the preceding block that this thread has seen
+  for (int n = 0; n < visits; n++) {
+    const int g = n / visible, i = own + n % visible;
+    copy_async_wait<1>();
+    publish_shared();
+    sync_threads();  // this tile has arrived, and dq of the previous one is finished
+    if (fetched_early && n + 1 < visits) fetch(n + 1);
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+      const int theirs = i * tile + half * half_tile;
+      unsigned weights[1][depth][4] = {};
+      const bool seen = theirs < T && theirs + half_tile - 1 >= ours && starts.of(theirs) <= ours + half_tile - 1;
+      if (seen) {
+        const E* other = queries(n) + Tiles::template at<tile>(half * half_tile, 0);
+        const E* other_gradient = douts(n) + Tiles::template at<tile>(half * half_tile, 0);
+        float scores[1][columns][4], dp[1][columns][4];
+        Tiles::begin(scores, dp);
+        if constexpr (own_in_registers) {
+          Tiles::template multiply_rows<tile>(scores, own_keys, other);
+        } else {
+          Tiles::template multiply_rows<tile, tile>(scores, keys, other);
+        }
+        Tiles::commit();
+        if constexpr (own_in_registers) {
+          Tiles::template multiply_rows<tile>(dp, own_values, other_gradient);
+        } else {
+          Tiles::template multiply_rows<tile, tile>(dp, values, other_gradient);
+        }
+        Tiles::commit();
+        const auto load_kept = [&] {
+          if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Shared::kept), 2 * half);
+          return ~0u;
+        };
+        const auto if_kept = [&](unsigned kept, int j, int e, float value) {
+          return !dropped || kept >> (4 * j + e) & 1 ? value : 0.0f;
+        };
+        const auto of_queries = [&](int64_t statistic, int j) {
+          return load<2>(shared_memory<float>(statistic) + half * half_tile + j * 8 + fragment_column());
+        };
+        Tiles::template wait<1>(scores);
+        hide_earlier(scores[0], mine - theirs);
+        if (starts) hide_from_documents(scores[0], starts, mine, theirs);
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+          const Vector<float, 2> two = of_queries(Shared::lse, j);
+#pragma unroll
+          for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -two[e % 2]));
+        }
+        unsigned kept = load_kept();
+#pragma unroll
+        for (int j = 0; j < columns; j++)
+#pragma unroll
+          for (int pair = 0; pair < 2; pair++)
+            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(if_kept(kept, j, 2 * pair, scores[0][j][2 * pair]),
+                                                          if_kept(kept, j, 2 * pair + 1, scores[0][j][2 * pair + 1]));
+        Tiles::begin(dv, weights);
+        Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
+        Tiles::commit();
+        Tiles::template wait<1>(dp);
+        kept = load_kept();  // loaded again, not held in registers meanwhile
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+          const Vector<float, 2> two = of_queries(Shared::delta, j);
+#pragma unroll
+          for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * (if_kept(kept, j, e, dp[0][j][e]) - two[e % 2]);
+        }
+        Tiles::template wait<0>(dv);
+        pack_weights<E>(weights[0], dp[0]);
+        Tiles::begin(dk, weights);
+        Tiles::template multiply_weights<tile>(dk, weights, other);
+        Tiles::commit();
+      }
+#pragma unroll
+      for (int j = 0; j < columns; j++)
+#pragma unroll
+        for (int pair = 0; pair < 2; pair++)
+          store(reinterpret_cast<unsigned*>(gradients + ((written + half * tile * panel_columns) ^ j * 8) +
+                                            pair * 8 * panel_columns),
+                Vector<unsigned, 1>{weights[0][j / 2][j % 2 * 2 + pair]});
+      Tiles::template wait<0>(dk);
+    }
+    // The flags are for the sums behind the next barrier, not for the products before it. A barrier lies behind the
+    // previous tile, and its sums have had half a tile to arrive.
+    const int head = first_head + g;
+    int32_t* const turn_of = turns + g * tiles;
+    if (threadIdx.x == 0 && n > 0) release(i > own ? turn_of : turn_of - tiles, i > own ? i - own : visible);
+    if (threadIdx.x == warpgroup_size) {
+      if (i == own) turn = 0;
+      if (i == own && head >= accumulators) {
+        const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
+        await(turn_of - own - int64_t{accumulators} * tiles + last, i - last + 1);
+      }
+      if (turn < i - own) turn = await(turn_of + 1, i - own);
+    }
+    float* part = sums + (int64_t{head % accumulators} * tiles + i) * tile * D + threadIdx.x * 4;
+    float dq[1][D / 8][4] = {};
+    publish_shared();
+    sync_threads();  // all gradients are there, and no thread needs this tile's queries any more
+    Tiles::begin(dq);
+    Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
+    Tiles::commit();
+    if (n + 2 < visits) copy_queries(n + 2);  // while the product runs
+    copy_async_commit();
+    if (!fetched_early && n + 1 < visits) fetch(n + 1);
+    if (n + 1 < visits) prepare(n + 1);
+    Tiles::template wait<0>(dq);
+    const bool begins = i == own, ends = own == last_of(starts, i);
+    if (!ends) {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++) {
+        const Vector<float, 4> four{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]};
+        if (begins) {
+          store(part + j * threads * 4, four);
+        } else {
+          add_to_memory(part + j * threads * 4, four);
+        }
+      }
+      continue;
+    }
+    if (!begins) {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++) {
+        const Vector<float, 4> before = load<4>(part + j * threads * 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) dq[0][j][e] += before[e];
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < 2; pair++) {
+      const int query = i * tile + row + fragment_row(2 * pair);
+      E* head_row = dqkv + at.qkv + g * D + query * at.stride + fragment_column();
+#pragma unroll
+      for (int j = 0; j < D / 8; j++)
+        if (query < T)
+          store(reinterpret_cast<unsigned*>(head_row + j * 8),
+                Vector<unsigned, 1>{
+                    pack<E>(dq[0][j][2 * pair] * gradient_scale, dq[0][j][2 * pair + 1] * gradient_scale)});
+    }
+  }
+  sync_threads();  // no thread multiplies with the keys any more
+  if (threadIdx.x == 0) release(turns + (group - 1) * tiles, visible);
+  const float kept_scale = dropped ? mask.scale : 1;
+  const float scaled[2] = {gradient_scale, gradient_scale}, of_values[2] = {kept_scale, kept_scale};
+  write_rows<Tiles, D, tile>(dqkv + at.keys, at.stride, mine, T, dk[0], scaled, keys, row);
+  write_rows<Tiles, D, tile>(dqkv + at.values, at.stride, mine, T, dv[0], of_values, values, row);
+}
+
+int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }
+int64_t turns_bytes(const AttentionDims& dims) {
+  return ceil_div((dims.B * dims.H * tiles_of(dims) + 1) * int64_t{sizeof(int32_t)}, 256) * 256;
+}
+}  // namespace
+
+int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims) {
+  const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
+  const int64_t fit = (queue.workspace_bytes - turns_bytes(dims)) / of_head;
+  return fit >= dims.group() ? fit : 0;
+}
+
+void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
+                     const AttentionDims& dims, const Dropout& d) {
+  const int64_t accumulators = hopper_backward_accumulators(queue, dims);
+  // Blocks that begin together work on all heads of a group.
+  const int64_t at_once = heads_in_accumulators(dims.B * dims.H, accumulators) / dims.group();
+  AttentionDims owners = dims;
+  owners.H = dims.kv();
+  const HeadOrder order = order_of(owners, tile, std::max<int64_t>(1, at_once));
+  char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
+    launch(queue,
+           {"attention_backward", blocks_for(order.blocks(), 1), threads, SharedOffsets<WarpgroupTiles<E, D>>::end},
+           backward_kernel<E, D, dropped>, dqkv.data<E>(), reinterpret_cast<float*>(sums),
+           static_cast<int32_t*>(queue.workspace), accumulators, order, delta.data<float>(), dout.data<E>(),
+           lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+  });
+}
+
+}  // namespace megalith::cuda::attention

@@ -1,0 +1,44 @@
+#include "kernels/attention/rotary.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/tensor/check_args.h"
+
+namespace megalith {
+
+Rotation make_rotation(int64_t pairs, double base, const RotaryScaling& scaling) {
+  CHECK(1 <= pairs && pairs <= Rotation::most_pairs, "rotary positions of {} pairs of features; 1 to {}", pairs,
+        Rotation::most_pairs);
+  Rotation rotation{.pairs = pairs};
+  for (int64_t i = 0; i < pairs; i++) {
+    double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs));
+    const double waves = scaling.original_context * frequency / (2 * std::numbers::pi);  // in the original context
+    if (scaling.factor != 1 && waves < scaling.high) {
+      const double kept = waves < scaling.low ? 0 : (waves - scaling.low) / (scaling.high - scaling.low);
+      frequency *= (1 - kept) / scaling.factor + kept;
+    }
+    rotation.turns[i] = static_cast<uint64_t>(std::ldexp(frequency / (2 * std::numbers::pi), 64));
+  }
+  return rotation;
+}
+
+void rotate(Stream& s, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
+            bool forward) {
+  const char* op = "rotate";
+  const int64_t heads = dims.H + dims.kv(), P = rotation.pairs, N = qkv.rows();
+  expect_compute(op, "qkv", qkv);
+  expect_matrix(op, "qkv", qkv, qkv.dtype(), dims.B * dims.T, dims.qkv_width());
+  CHECK(1 <= P && 2 * P <= dims.D, "{}: {} pairs of features in heads of {}", op, P, dims.D);
+  if (!positions.starts.empty()) expect(op, "starts", positions.starts, DType::i32, {dims.B, dims.T});
+  if (!positions.rows.empty()) expect(op, "rows", positions.rows, DType::i32, {N, 2});
+  const double turned = static_cast<double>(N * heads * P);
+  const double bytes =
+      4 * turned * static_cast<double>(size_of(qkv.dtype())) + bytes_of({positions.starts, positions.rows});
+  s.launch(
+      op, {6 * turned + 30 * static_cast<double>(N * P), bytes}, {qkv},
+      [=] { cpu::rotate(qkv, dims, rotation, positions, forward); },
+      [=](auto queue) { cuda::rotate(queue, qkv, dims, rotation, positions, forward); });
+}
+
+}  // namespace megalith

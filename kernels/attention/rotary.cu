@@ -1,0 +1,70 @@
+// A thread turns the same features of a few heads of a row, so that it makes their angle once.
+#include "kernels/attention/rotary.h"
+#include "kernels/loops/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 256, heads_each = 4;
+
+// The sizes of a pass, and where its rows stand.
+struct Rows {
+  int64_t N, T, heads, D, width;  // of q and k together; from row to row
+  const int32_t *starts, *rows;
+
+  __device__ int64_t position(int64_t n) const { return rows ? rows[2 * n + 1] : n % T - (starts ? starts[n] : 0); }
+};
+
+template <class E, int n>
+__global__ void __launch_bounds__(threads) rotate_kernel(E* qkv, Rows s, Rotation rotation, float direction) {
+  const int64_t P = rotation.pairs, across = P / n, parts = ceil_div(s.heads, heads_each);
+  const int64_t unit = int64_t{blockIdx.x} * threads + threadIdx.x, row = unit / (across * parts);
+  if (row >= s.N) return;
+  const int64_t first = unit % across * n, head = unit / across % parts * heads_each;
+  const auto position = static_cast<uint64_t>(s.position(row));
+  float cosines[n], sines[n];
+#pragma unroll
+  for (int k = 0; k < n; k++) {
+    const Turn turn = turn_of(static_cast<uint32_t>(position * rotation.turns[first + k] >> 32));
+    cosines[k] = turn.cos;
+    sines[k] = direction * turn.sin;
+  }
+  E* at = qkv + row * s.width + head * s.D + first;
+  for (int64_t h = head; h < s.heads && h < head + heads_each; h++) {
+    Vector<E, n> x = load<n>(at), y = load<n>(at + P);
+#pragma unroll
+    for (int k = 0; k < n; k++) {
+      const float a = to_float(x[k]), b = to_float(y[k]);
+      x[k] = to<E>(a * cosines[k] - b * sines[k]);
+      y[k] = to<E>(b * cosines[k] + a * sines[k]);
+    }
+    store(at, x);
+    store(at + P, y);
+    at += s.D;
+  }
+}
+}  // namespace
+
+void rotate(Queue queue, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
+            bool forward) {
+  const Rows rows{.N = qkv.rows(),
+                  .T = dims.T,
+                  .heads = dims.H + dims.kv(),
+                  .D = dims.D,
+                  .width = dims.qkv_width(),
+                  .starts = positions.starts.data_or_null<int32_t>(),
+                  .rows = positions.rows.data_or_null<int32_t>()};
+  if (rows.N == 0) return;
+  with_compute_type(qkv.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    constexpr int most = 16 / sizeof(E);
+    const bool vectors = aligned(qkv.raw()) && rotation.pairs % most == 0 && dims.D % most == 0;
+    with_width<most>(vectors, [&](auto n) {
+      const int64_t units = rows.N * (rotation.pairs / n) * ceil_div(rows.heads, heads_each);
+      launch(queue, {"rotate", blocks_for(units, threads), threads}, rotate_kernel<E, n>, qkv.data<E>(), rows, rotation,
+             forward ? 1.0f : -1.0f);
+    });
+  });
+}
+
+}  // namespace megalith::cuda

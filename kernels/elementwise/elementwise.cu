@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/philox.h"
+#include "kernels/loops/loops_cuda.h"
+#include "kernels/tensor/in_place.h"
+
+namespace megalith::cuda {
+
+namespace {
+using element_loop::threads;
+constexpr int steps = 4;
+unsigned grid_of(int64_t count, int n) { return element_grid(count, n, steps); }
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) fill_kernel(T* y, T value, int64_t count) {
+  for_elements<n, steps>(
+      count, [](auto, int64_t) { return 0; },
+      [&](auto width, int64_t i, int) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) result[k] = value;
+        store(y + i, result);
+      });
+}
+
+template <class To, class From, int n>
+__global__ void __launch_bounds__(threads) copy_kernel(To* y, const From* x, int64_t count) {
+  for_elements<n, steps>(
+      count, [&](auto width, int64_t i) { return load_once<width>(x + i); },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<To, width> result;
+        for (int k = 0; k < width; k++) result[k] = convert<To>(from[k]);
+        store(y + i, result);
+      });
+}
+
+// All elements are read before the first is written, since y and x may overlap.
+constexpr int front_threads = 1024, front_steps = 4;
+template <class To, class From>
+__global__ void __launch_bounds__(front_threads) copy_front_kernel(To* y, const From* x, int64_t count) {
+  From held[front_steps];
+  for (int step = 0; step < front_steps; step++)
+    if (const int64_t i = step * front_threads + threadIdx.x; i < count) held[step] = x[i];
+  sync_threads();
+  for (int step = 0; step < front_steps; step++)
+    if (const int64_t i = step * front_threads + threadIdx.x; i < count) y[i] = convert<To>(held[step]);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads)
+    sum_rows_kernel(T* y, const bfloat16* x, int64_t rows, int64_t count, bool add) {
+  for_elements<n, 1>(
+      count, [](auto, int64_t) { return 0; },
+      [&](auto width, int64_t i, int) {
+        float sums[width] = {};
+        for (int64_t r = 0; r < rows; r++) {
+          const Vector<bfloat16, width> row = load_once<width>(x + r * count + i);
+          for (int k = 0; k < width; k++) sums[k] += to_float(row[k]);
+        }
+        Vector<T, width> result;
+        if (add) result = load<width>(y + i);
+        for (int k = 0; k < width; k++) result[k] = convert<T>(add ? to_float(result[k]) + sums[k] : sums[k]);
+        store(y + i, result);
+      });
+}
+
+template <class T>
+__device__ T sum_of(T a, T b) {
+  if constexpr (sizeof(T) == 2) {
+    return to<T>(to_float(a) + to_float(b));
+  } else {
+    return a + b;
+  }
+}
+template <class T, int n>
+struct Terms {
+  Vector<T, n> y, x;
+};
+template <class T, int n>
+__global__ void __launch_bounds__(threads) add_kernel(T* y, const T* x, int64_t count) {
+  for_elements<n, steps>(
+      count,
+      [&](auto width, int64_t i) {
+        return Terms<T, width>{load<width>(y + i), load_once<width>(x + i)};
+      },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) result[k] = sum_of(from.y[k], from.x[k]);
+        store(y + i, result);
+      });
+}
+
+template <class T>
+void fill_with(Queue queue, const Tensor& y, T value) {
+  with_width<16 / sizeof(T)>(aligned(y.raw()), [&](auto n) {
+    launch(queue, {"fill", grid_of(y.numel(), n), threads}, fill_kernel<T, n>, static_cast<T*>(y.raw()), value,
+           y.numel());
+  });
+}
+
+template <class To, class From>
+void copy_as(Queue queue, const Tensor& y, const Tensor& x) {
+  constexpr int n = 16 / (sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
+  with_width<n>(aligned(y.raw()) && aligned(x.raw()), [&](auto width) {
+    launch(queue, {"copy", grid_of(y.numel(), width), threads}, copy_kernel<To, From, width>, static_cast<To*>(y.raw()),
+           static_cast<const From*>(x.raw()), y.numel());
+  });
+}
+
+// Converts in parts if one is the front of the other's memory.
+template <class To, class From>
+void convert_parts(Queue queue, const Tensor& y, const Tensor& x) {
+  if (y.raw() != x.raw()) return copy_as<To, From>(queue, y, x);
+  constexpr int64_t front = front_threads * front_steps;
+  convert_in_place(y.numel(), front, sizeof(To) > sizeof(From), [&](int64_t begin, int64_t end) {
+    if (begin > 0) return copy_as<To, From>(queue, y.flat(begin, end), x.flat(begin, end));
+    launch(queue, {"copy", 1, front_threads}, copy_front_kernel<To, From>, y.data<To>(), x.data<From>(), end);
+  });
+}
+
+template <class T>
+void sum_rows_to(Queue queue, const Tensor& y, const Tensor& x, bool add) {
+  with_width<8>(in_vectors({y, x}), [&](auto n) {
+    launch(queue, {"sum_rows", element_grid(y.numel(), n, 1), threads}, sum_rows_kernel<T, n>, y.data<T>(),
+           x.data<bfloat16>(), x.rows(), y.numel(), add);
+  });
+}
+
+template <class T>
+void add_to(Queue queue, const Tensor& y, const Tensor& x) {
+  with_width<16 / sizeof(T)>(aligned(y.raw()) && aligned(x.raw()), [&](auto n) {
+    launch(queue, {"add", grid_of(y.numel(), n), threads}, add_kernel<T, n>, y.data<T>(), x.data<T>(), y.numel());
+  });
+}
+}  // namespace
+
+void fill(Queue queue, Tensor y, double value) {
+  if (y.numel() == 0) return;
+  switch (y.dtype()) {
+    case DType::f32: return fill_with(queue, y, static_cast<float>(value));
+    case DType::bf16: return fill_with(queue, y, bfloat16(static_cast<float>(value)).bits);
+    case DType::f16: return fill_with(queue, y, float16(static_cast<float>(value)).bits);
+    case DType::f64: return fill_with(queue, y, value);
+    case DType::i32: return fill_with(queue, y, static_cast<int32_t>(value));
+  }
+}
+
+void copy(Queue queue, Tensor y, Tensor x) {
+  if (y.numel() == 0) return;
+  if (y.dtype() == x.dtype()) {
+    switch (size_of(y.dtype())) {
+      case 2: return copy_as<uint16_t, uint16_t>(queue, y, x);
+      case 4: return copy_as<uint32_t, uint32_t>(queue, y, x);
+      default: return copy_as<uint64_t, uint64_t>(queue, y, x);
+    }
+  }
+  if (y.dtype() == DType::f32)
+    return with_16_bits(x.dtype(), [&](auto tag) { convert_parts<float, decltype(tag)>(queue, y, x); });
+  with_16_bits(y.dtype(), [&](auto tag) { convert_parts<decltype(tag), float>(queue, y, x); });
+}
+
+void sum_rows(Queue queue, Tensor y, Tensor x, bool add) {
+  if (y.numel() == 0) return;
+  if (y.dtype() == DType::f32) return sum_rows_to<float>(queue, y, x, add);
+  sum_rows_to<bfloat16>(queue, y, x, add);
+}
+
+void add(Queue queue, Tensor y, Tensor x) {
+  if (y.numel() == 0) return;
+  if (y.dtype() == DType::f64) return add_to<double>(queue, y, x);
+  with_compute_type(y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, y, x); });
+}
+
+// --- Sums of all elements in f64, in two launches: each block writes one, then one block adds them.
+
+namespace {
+// Reads in fours, as vectors or not, so that the order does not depend on x's alignment.
+template <bool squares, bool vectors>
+__global__ void __launch_bounds__(threads) sum_kernel(double* partial, const float* x, int64_t count) {
+  const auto term = [](float v) { return squares ? double{v} * double{v} : double{v}; };
+  const int64_t whole = count / 4, first = int64_t{blockIdx.x} * threads + threadIdx.x;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t i = first; i < whole; i += int64_t{gridDim.x} * threads) {
+    Vector<float, 4> v;
+    if constexpr (vectors) {
+      v = load_once<4>(x + 4 * i);
+    } else {
+      for (int k = 0; k < 4; k++) v[k] = x[4 * i + k];
+    }
+    sum += (term(v[0]) + term(v[1])) + (term(v[2]) + term(v[3]));
+  }
+  if (first < count - 4 * whole) sum += term(x[4 * whole + first]);
+  sum = block_sum<threads>(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+// Computes out += scale * the sum of the `count` partial sums.
+__global__ void __launch_bounds__(threads)
+    finish_sum_kernel(double* out, const double* partial, int count, double scale) {
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];
+  sum = block_sum<threads>(sum);
+  if (threadIdx.x == 0) *out += scale * sum;
+}
+
+template <bool squares>
+void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x, double scale) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  // Eight blocks for each of the 132 SMs of H100 and H200, on every card, with at least eight vectors a thread.
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(1056, ceil_div(count, int64_t{threads} * 4 * 8)));
+  double* partial = static_cast<double*>(queue.workspace);
+  launch(queue, {name, blocks, threads}, aligned(x.raw()) ? sum_kernel<squares, true> : sum_kernel<squares, false>,
+         partial, x.data<float>(), count);
+  launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
+}
+
+// Draws as elementwise_cpu.cpp does, one element a thread: it runs once in a training.
+__global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream,
+                                                         int64_t begin, double deviation, Columns columns) {
+  const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= n) return;
+  const int64_t place = place_in_whole(columns, begin + i);
+  const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(place / 4));
+  const bool second = place % 4 >= 2;
+  const double radius = deviation * sqrt(-2 * log(double{uniform(second ? words[2] : words[0])}));
+  const double angle = 2 * std::numbers::pi * double{uniform(second ? words[3] : words[1])};
+  y[i] = static_cast<float>(radius * (place % 2 ? sin(angle) : cos(angle)));
+}
+}  // namespace
+
+void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale) {
+  sum_into<false>(queue, "accumulate_sum", out, x, scale);
+}
+void accumulate_square_sum(Queue queue, Tensor out, Tensor x) {
+  sum_into<true>(queue, "accumulate_square_sum", out, x, 1);
+}
+
+void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
+                 const Columns& columns) {
+  const int64_t n = y.numel();
+  if (n == 0) return;
+  launch(queue, {"normal_fill", blocks_for(n, threads), threads}, normal_kernel, y.data<float>(), n, seed, stream,
+         begin, std, columns);
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,73 @@
+// A block turns over a tile of 32 x 32 elements in shared memory, so that rows are read and written side by side.
+#include "kernels/elementwise/transpose.h"
+#include "kernels/loops/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int side = warp_size, threads = 256;
+constexpr int tile_rows = threads / side;  // rows of a tile that all threads move at once
+
+template <class T>
+__global__ void __launch_bounds__(threads) transpose_kernel(T* y, const T* x, int64_t rows, int64_t cols) {
+  __shared__ T tile[side][side + 1];
+  const int64_t first_row = int64_t{blockIdx.y} * side, first_col = int64_t{blockIdx.x} * side;
+  const int lane = lane_index();
+  for (int i = warp_index(); i < side; i += tile_rows)
+    if (first_row + i < rows && first_col + lane < cols) tile[i][lane] = x[(first_row + i) * cols + first_col + lane];
+  sync_threads();
+  for (int i = warp_index(); i < side; i += tile_rows)
+    if (first_col + i < cols && first_row + lane < rows) y[(first_col + i) * rows + first_row + lane] = tile[lane][i];
+}
+
+// Block (x, y) has the tile of row y and column x, where that is in a panel; it also writes the tile's transpose, where
+// that is in none.
+template <class T>
+__global__ void __launch_bounds__(threads) join_panels_kernel(T* y, const T* panels, Panels p) {
+  __shared__ T tile[side][side + 1];
+  const int64_t first_row = int64_t{blockIdx.y} * side, first_col = int64_t{blockIdx.x} * side;
+  const int64_t panel = first_row / p.rows, width = p.width(panel);
+  if (first_col >= width) return;
+  const T* from = panels + p.offset(panel) - p.first_row(panel) * width;
+  const int lane = lane_index();
+  for (int i = warp_index(); i < side; i += tile_rows)
+    if (first_row + i < p.size && first_col + lane < width) {
+      const T value = from[(first_row + i) * width + first_col + lane];
+      tile[i][lane] = value;
+      y[(first_row + i) * p.size + first_col + lane] = value;
+    }
+  if (first_row < p.width(first_col / p.rows)) return;
+  sync_threads();
+  for (int i = warp_index(); i < side; i += tile_rows)
+    if (first_row + lane < p.size) y[(first_col + i) * p.size + first_row + lane] = tile[lane][i];
+}
+
+// Elements are moved as bits.
+template <class F>
+void with_bits_of(DType type, F&& f) {
+  if (size_of(type) == 2)
+    f(uint16_t{});
+  else
+    f(uint32_t{});
+}
+dim3 tiles(int64_t rows, int64_t cols) {
+  return dim3(static_cast<unsigned>(ceil_div(cols, side)), static_cast<unsigned>(ceil_div(rows, side)));
+}
+}  // namespace
+
+void transpose(Queue queue, Tensor y, Tensor x) {
+  if (x.numel() == 0) return;
+  with_bits_of(x.dtype(), [&]<class T>(T) {
+    launch(queue, {"transpose", tiles(x.rows(), x.cols()), threads}, transpose_kernel<T>, static_cast<T*>(y.raw()),
+           static_cast<const T*>(x.raw()), x.rows(), x.cols());
+  });
+}
+
+void join_panels(Queue queue, Tensor y, Tensor panels, const Panels& p) {
+  with_bits_of(y.dtype(), [&]<class T>(T) {
+    launch(queue, {"join_panels", tiles(p.size, p.size), threads}, join_panels_kernel<T>, static_cast<T*>(y.raw()),
+           static_cast<const T*>(panels.raw()), p);
+  });
+}
+
+}  // namespace megalith::cuda

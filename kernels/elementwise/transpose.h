@@ -1,0 +1,46 @@
+// Transposes, and symmetric matrices of which only the lower half is computed, by panels: panel p has the rows
+// [p rows, (p + 1) rows) of the matrix, and of each the columns up to the panel's last row. A product x x^T by panels
+// takes (1 + 1 / count) / 2 of the whole product's operations.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/stream/stream.h"
+#include "kernels/tensor/tensor.h"
+
+namespace megalith {
+
+// The panels of a symmetric matrix (size, size), one behind the other in memory. The last may have fewer rows.
+struct Panels {
+  int64_t size = 0, rows = 1;  // rows: of a panel, a multiple of 32 unless there is one panel
+
+  constexpr int64_t count() const { return (size + rows - 1) / rows; }
+  constexpr int64_t first_row(int64_t p) const { return p * rows; }
+  constexpr int64_t width(int64_t p) const { return std::min((p + 1) * rows, size); }  // columns
+  constexpr int64_t offset(int64_t p) const { return rows * rows * (p * (p + 1) / 2); }
+  constexpr int64_t numel() const { return offset(count() - 1) + (size - first_row(count() - 1)) * size; }
+};
+
+// The panels by which a product of this type is computed. With fewer rows a panel costs more than its half saves, as
+// products do that do not fill a processor: GPUs' tensor cores, where products are in bf16, want more rows than what
+// computes in f32.
+constexpr Panels panels_of(int64_t size, DType type) {
+  return {.size = size, .rows = std::min<int64_t>(size, type == DType::f32 ? 128 : 1024)};
+}
+
+// y (C, R) = the transpose of x (R, C); both f32 or both bf16.
+void transpose(Stream& s, Tensor y, Tensor x);
+
+// Writes the symmetric matrix y (size, size) whose panels are `panels` (numel); both f32 or both bf16.
+void join_panels(Stream& s, Tensor y, Tensor panels, const Panels& p);
+
+namespace cpu {
+void transpose(Tensor y, Tensor x);
+void join_panels(Tensor y, Tensor panels, const Panels& p);
+}  // namespace cpu
+namespace cuda {
+void transpose(Queue queue, Tensor y, Tensor x);
+void join_panels(Queue queue, Tensor y, Tensor panels, const Panels& p);
+}  // namespace cuda
+
+}  // namespace megalith

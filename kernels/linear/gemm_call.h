@@ -1,0 +1,102 @@
+// A call of a GEMM library, the CPU's or the GPU's, and the calls that a linear layer makes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/stream/gemm_shape.h"
+#include "kernels/tensor/tensor.h"
+
+namespace megalith {
+
+// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B have one type, f32, bf16 or f16, and are stored
+// row-major or transposed; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
+struct GemmCall {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;  // or null
+  int64_t M = 0, N = 0, K = 0;
+  bool a_transposed = false;  // stored (K, M)
+  bool b_transposed = false;  // stored (N, K)
+  bool accumulate = false;
+  // GPU only, and if Gemm::fuses() allows it. gelu_input (M, N) in C's type: C = (A B) * gelu'(gelu_input).
+  // bias_gradient (M) f32: is set to the sums of A over K.
+  const void* gelu_input = nullptr;
+  void* bias_gradient = nullptr;
+  DType input = DType::f32;
+  DType output = DType::f32;
+};
+
+// Returns an address's alignment in bytes, at most `most`; null has `most`.
+inline int64_t alignment_of(const void* p, int64_t most) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)) | most;
+  return address & -address;
+}
+
+inline GemmShape shape_of(const GemmCall& g) {
+  GemmShape shape{.M = g.M,
+                  .N = g.N,
+                  .K = g.K,
+                  .a_transposed = g.a_transposed,
+                  .b_transposed = g.b_transposed,
+                  .accumulate = g.accumulate,
+                  .bias = g.bias != nullptr,
+                  .gelu = g.gelu_input != nullptr,
+                  .bias_gradient = g.bias_gradient != nullptr,
+                  .input = g.input,
+                  .output = g.output};
+  for (const void* p :
+       {g.a, g.b, static_cast<const void*>(g.c), g.bias, g.gelu_input, static_cast<const void*>(g.bias_gradient)})
+    shape.alignment = std::min(shape.alignment, alignment_of(p, GemmShape::most_alignment));
+  return shape;
+}
+
+// y = x w^T + b
+inline GemmCall linear_forward_call(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
+  return {.a = x.raw(),
+          .b = w.raw(),
+          .c = y.raw(),
+          .bias = b.raw(),
+          .M = x.rows(),
+          .N = w.rows(),
+          .K = x.cols(),
+          .b_transposed = true,
+          .input = x.dtype(),
+          .output = y.dtype()};
+}
+
+// dx = dy w
+inline GemmCall linear_backward_input_call(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  return {.a = dy.raw(),
+          .b = w.raw(),
+          .c = dx.raw(),
+          .M = dy.rows(),
+          .N = w.cols(),
+          .K = dy.cols(),
+          .input = dy.dtype(),
+          .output = dx.dtype()};
+}
+
+// dx = (dy w) * gelu'(h)
+inline GemmCall linear_backward_input_gelu_call(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& h) {
+  GemmCall call = linear_backward_input_call(dx, dy, w);
+  call.gelu_input = h.raw();
+  return call;
+}
+
+// dw [+]= dy^T x
+inline GemmCall linear_backward_weight_call(const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
+  return {.a = dy.raw(),
+          .b = x.raw(),
+          .c = dw.raw(),
+          .M = dy.cols(),
+          .N = x.cols(),
+          .K = dy.rows(),
+          .a_transposed = true,
+          .accumulate = add,
+          .input = dy.dtype(),
+          .output = DType::f32};
+}
+
+}  // namespace megalith

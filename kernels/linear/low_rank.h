@@ -1,0 +1,45 @@
+// The second matrix of a low-rank adapter (Hu et al., LoRA, arXiv 2106.09685) as a product takes it. An adapter adds
+// scale * B (A x) to the output of a linear layer. Where parts of the output have adapters of their own, as q, k and v
+// in one matrix, one product makes A x of all of them, so B is spread: the rows of part g stand in columns [g r, (g +
+// 1) r), and all else is 0.
+#pragma once
+
+#include <array>
+
+#include "kernels/stream/stream.h"
+#include "kernels/tensor/tensor.h"
+
+namespace megalith {
+
+// The parts of the output that have adapters, ascending. B has their rows, one part after the other.
+struct AdaptedRows {
+  struct Part {
+    int64_t first = 0, rows = 0;  // of the output
+  };
+  static constexpr int most = 3;
+  std::array<Part, most> parts{};
+  int count = 0;
+
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (int g = 0; g < count; g++) sum += parts[static_cast<size_t>(g)].rows;
+    return sum;
+  }
+};
+
+// Writes wide (O, G r) from b (rows, r), times `scale`; G parts. f32, bf16 or f16 throughout.
+void spread_adapter(Stream& s, Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
+
+// The adjoint: db (rows, r) f32 += or, unless `add`, = scale * the blocks of dwide (O, G r) f32 that b was spread to.
+void collect_adapter(Stream& s, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+
+namespace cpu {
+void spread_adapter(Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
+void collect_adapter(Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+}  // namespace cpu
+namespace cuda {
+void spread_adapter(Queue queue, Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
+void collect_adapter(Queue queue, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+}  // namespace cuda
+
+}  // namespace megalith

@@ -1,0 +1,387 @@
+// A group of 1, 2, 4 or 8 warps holds a row in registers, so that each element is read once: for the mean, then for the
+// squared distances from it. Rows that are too long or not aligned for vectors take kernels that read them again for
+// each pass. A residual is computed on the row while it is in registers.
+#include <cmath>
+
+#include "kernels/elementwise/dropout_cuda.h"
+#include "kernels/loops/column_sums_cuda.h"
+#include "kernels/norm/layernorm.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 256, warps = threads / warp_size;
+
+// Returns the sum of v over the `group` warps of a row, the same bits in every thread of them. All threads of the block
+// must call it equally often; `scratch` is in shared memory, and different in consecutive calls.
+template <int group>
+__device__ float group_sum(float v, float (&scratch)[warps]) {
+  v = warp_sum(v);
+  if constexpr (group > 1) {
+    if (lane_index() == 0) scratch[warp_index()] = v;
+    sync_threads();
+    const int first = warp_index() / group * group;
+    v = scratch[first];
+    for (int i = 1; i < group; i++) v += scratch[first + i];
+  }
+  return v;
+}
+
+// R is the residual's type, T that of the rest, of the same size or smaller. Vectors have as many elements as 16 bytes
+// have of R. Vector p of this thread's part of a row begins at column first + p * step.
+template <class R, int group>
+struct Part {
+  static constexpr int n = 16 / sizeof(R), step = group * warp_size * n;
+  __device__ static int64_t first() { return (warp_index() % group * warp_size + lane_index()) * n; }
+};
+
+enum class Residual { none, plain, dropout };
+
+template <class T, class R>
+struct BranchEnd {  // y = x + dropout(h + b)
+  R* y;
+  const T *h, *b;
+  DropoutMask mask;
+};
+
+template <class T, class R, int group, int parts, Residual residual>
+__global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
+                                                          const T* w, const T* b, NormRule rule, int64_t N, int64_t C) {
+  using Mine = Part<R, group>;
+  constexpr int n = Mine::n;
+  __shared__ float scratch[2][warps];
+  const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
+  const bool has_row = row < N;  // threads without a row still reach the barriers
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
+  Vector<R, n> from[parts];
+  Vector<T, n> added[parts];
+#pragma unroll
+  for (int p = 0; p < parts; p++) {
+    const int64_t c = first + p * Mine::step;
+    if (has_row && c < C) {
+      from[p] = load_once<n>(x + row * C + c);
+      if constexpr (residual != Residual::none) added[p] = load_once<n>(branch.h + row * C + c);
+    }
+  }
+  float v[parts][n];
+  float sum = 0;
+#pragma unroll
+  for (int p = 0; p < parts; p++) {
+    const int64_t c = first + p * Mine::step;
+    [[maybe_unused]] float factors[n];
+    if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
+    if (!has_row || c >= C) continue;
+    if constexpr (residual != Residual::none) {
+      const Vector<T, n> bias = load_or_zeros<n>(branch.b, c);
+      for (int i = 0; i < n; i++) {
+        float more = to_float(added[p][i]) + to_float(bias[i]);
+        if constexpr (residual == Residual::dropout) more *= factors[i];
+        from[p][i] = to<R>(to_float(from[p][i]) + more);
+      }
+      store(branch.y + row * C + c, from[p]);
+    }
+    for (int i = 0; i < n; i++) sum += v[p][i] = to_float(from[p][i]);
+  }
+  const float mean = rule.centered ? group_sum<group>(sum, scratch[0]) / static_cast<float>(C) : 0;
+  float square = 0;
+#pragma unroll
+  for (int p = 0; p < parts; p++)
+    if (has_row && first + p * Mine::step < C)
+      for (int i = 0; i < n; i++) square += (v[p][i] - mean) * (v[p][i] - mean);
+  const float rstd = 1.0f / sqrtf(group_sum<group>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
+  if (!has_row) return;
+  if (first == 0) store(stat + 2 * row, Vector<float, 2>{mean, rstd});
+#pragma unroll
+  for (int p = 0; p < parts; p++) {
+    const int64_t c = first + p * Mine::step;
+    if (c < C) {
+      const Vector<T, n> scale = load<n>(w + c), shift = load_or_zeros<n>(b, c);
+      Vector<T, n> result;
+      for (int i = 0; i < n; i++) result[i] = to<T>((v[p][i] - mean) * rstd * to_float(scale[i]) + to_float(shift[i]));
+      store(ln + row * C + c, result);
+    }
+  }
+}
+
+template <class T, class R, Residual residual>
+__global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
+                                                              const T* w, const T* b, NormRule rule, int64_t C) {
+  __shared__ float scratch[2][warps];
+  const int64_t row = blockIdx.x, begin = row * C;
+  const R* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
+  float sum = 0;
+  for (int64_t c = threadIdx.x; c < C; c += threads) {
+    if constexpr (residual != Residual::none) {
+      float more = to_float(branch.h[begin + c]) + (branch.b ? to_float(branch.b[c]) : 0);
+      if constexpr (residual == Residual::dropout) more *= draw_one(mask, row, c);
+      branch.y[begin + c] = to<R>(to_float(x[begin + c]) + more);
+    }
+    sum += to_float(y[begin + c]);
+  }
+  const float mean = rule.centered ? group_sum<warps>(sum, scratch[0]) / static_cast<float>(C) : 0;
+  float square = 0;
+  for (int64_t c = threadIdx.x; c < C; c += threads)
+    square += (to_float(y[begin + c]) - mean) * (to_float(y[begin + c]) - mean);
+  const float rstd = 1.0f / sqrtf(group_sum<warps>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
+  for (int64_t c = threadIdx.x; c < C; c += threads)
+    ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + (b ? to_float(b[c]) : 0));
+  if (threadIdx.x == 0) {
+    stat[2 * row] = mean;
+    stat[2 * row + 1] = rstd;
+  }
+}
+
+// The number of column sums that a block writes: dw, db, and the bias gradient of the residual.
+template <Residual residual>
+constexpr int sums_of = residual == Residual::none ? 2 : 3;
+
+template <class T>
+struct BranchGradient {  // dh = dropout(dx); null when it is dx
+  T* dh;
+  DropoutMask mask;
+};
+
+// Blocks take rows in turn and keep the sums of their columns. The rows of a block wait for each other, so a block has
+// as few as it can.
+constexpr int fewest_threads(int group) { return std::max(group, 4) * warp_size; }
+template <class T, class R, int group, int parts, Residual residual>
+__global__ void __launch_bounds__(fewest_threads(group))
+    backward_kernel(R* dx, BranchGradient<T> branch, float* partial, const T* dy, const R* x, const float* stat,
+                    const T* w, bool centered, int64_t N, int64_t C) {
+  using Mine = Part<R, group>;
+  constexpr int n = Mine::n, groups = fewest_threads(group) / warp_size / group, num_sums = sums_of<residual>;
+  __shared__ float scratch[2][warps];
+  const int mine = warp_index() / group;
+  const int64_t first = Mine::first();
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
+  float sums[num_sums][parts][n] = {};
+  int turn = 0;  // without a mean each row has one sum, and rows take the two scratches in turn
+  for (int64_t begin = int64_t{blockIdx.x} * groups; begin < N; begin += int64_t{gridDim.x} * groups) {
+    const int64_t row = begin + mine;
+    const bool has_row = row < N;
+    const Vector<float, 2> s = has_row ? load<2>(stat + 2 * row) : Vector<float, 2>{0, 0};
+    const float mean = s[0], rstd = s[1];
+    Vector<T, n> gradient[parts];
+    Vector<R, n> input[parts], before[parts];
+    float sum = 0, dot = 0;
+#pragma unroll
+    for (int p = 0; p < parts; p++) {
+      const int64_t c = first + p * Mine::step;
+      if (has_row && c < C) {
+        gradient[p] = load_once<n>(dy + row * C + c);
+        input[p] = load_once<n>(x + row * C + c);
+        before[p] = load<n>(dx + row * C + c);
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < parts; p++) {
+      const int64_t c = first + p * Mine::step;
+      if (has_row && c < C) {
+        const Vector<T, n> scale = load<n>(w + c);
+        for (int i = 0; i < n; i++) {
+          const float d = to_float(gradient[p][i]), xhat = (to_float(input[p][i]) - mean) * rstd;
+          const float g = d * to_float(scale[i]);
+          sum += g;
+          dot += g * xhat;
+          sums[0][p][i] += d * xhat;
+          sums[1][p][i] += d;
+        }
+      }
+    }
+    sum = centered ? group_sum<group>(sum, scratch[0]) / static_cast<float>(C) : 0;
+    dot = group_sum<group>(dot, scratch[centered ? 1 : turn]) / static_cast<float>(C);
+    turn = 1 - turn;
+#pragma unroll
+    for (int p = 0; p < parts; p++) {
+      const int64_t c = first + p * Mine::step;
+      [[maybe_unused]] float factors[n];
+      if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
+      if (!has_row || c >= C) continue;
+      const Vector<T, n> scale = load<n>(w + c);
+      Vector<R, n> result;
+      Vector<T, n> branch_result;
+      for (int i = 0; i < n; i++) {
+        const float xhat = (to_float(input[p][i]) - mean) * rstd;
+        float v = to_float(before[p][i]) + rstd * (to_float(gradient[p][i]) * to_float(scale[i]) - sum - xhat * dot);
+        result[i] = to<R>(v);
+        if constexpr (residual != Residual::none) {
+          if constexpr (residual == Residual::dropout) v *= factors[i];
+          branch_result[i] = to<T>(v);
+          sums[2][p][i] += v;
+        }
+      }
+      store(dx + row * C + c, result);
+      if constexpr (residual != Residual::none)
+        if (branch.dh) store(branch.dh + row * C + c, branch_result);
+    }
+  }
+  // Adds the sums of the block's groups in order.
+  float* before = shared_memory<float>();
+  for (int next = 0; next < groups; next++) {
+    if (groups > 1) sync_threads();
+    if (mine != next) continue;
+    float* to = next == groups - 1 ? partial + blockIdx.x * num_sums * C : before;
+#pragma unroll
+    for (int p = 0; p < parts; p++) {
+      const int64_t c = first + p * Mine::step;
+      if (c >= C) continue;
+#pragma unroll
+      for (int k = 0; k < num_sums; k++)
+#pragma unroll
+        for (int i = 0; i < n; i += 4) {  // 16 bytes at a time: lanes are n floats apart
+          Vector<float, 4> sum{};
+          if (next) sum = load<4>(before + k * C + c + i);
+          for (int j = 0; j < 4; j++) sum[j] = sums[k][p][i + j] + sum[j];
+          store(to + k * C + c + i, sum);
+        }
+    }
+  }
+}
+
+template <class T, class R, Residual residual>
+__global__ void __launch_bounds__(threads)
+    backward_any_kernel(R* dx, BranchGradient<T> branch, float* partial, const T* dy, const R* x, const float* stat,
+                        const T* w, bool centered, int64_t N, int64_t C) {
+  __shared__ float scratch[2][warps];
+  constexpr int num_sums = sums_of<residual>;
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
+  float* sums = partial + blockIdx.x * num_sums * C;
+  for (int64_t c = threadIdx.x; c < C; c += threads)
+    for (int k = 0; k < num_sums; k++) sums[k * C + c] = 0;
+  int turn = 0;  // as above
+  for (int64_t row = blockIdx.x; row < N; row += gridDim.x) {
+    const float mean = stat[2 * row], rstd = stat[2 * row + 1];
+    float sum = 0, dot = 0;
+    for (int64_t c = threadIdx.x; c < C; c += threads) {
+      const float d = to_float(dy[row * C + c]), xhat = (to_float(x[row * C + c]) - mean) * rstd;
+      const float g = d * to_float(w[c]);
+      sum += g;
+      dot += g * xhat;
+      sums[c] += d * xhat;
+      sums[C + c] += d;
+    }
+    sum = centered ? group_sum<warps>(sum, scratch[0]) / static_cast<float>(C) : 0;
+    dot = group_sum<warps>(dot, scratch[centered ? 1 : turn]) / static_cast<float>(C);
+    turn = 1 - turn;
+    for (int64_t c = threadIdx.x; c < C; c += threads) {
+      const int64_t i = row * C + c;
+      const float xhat = (to_float(x[i]) - mean) * rstd;
+      float v = to_float(dx[i]) + rstd * (to_float(dy[i]) * to_float(w[c]) - sum - xhat * dot);
+      dx[i] = to<R>(v);
+      if constexpr (residual != Residual::none) {
+        if constexpr (residual == Residual::dropout) v *= draw_one(mask, row, c);
+        if (branch.dh) branch.dh[i] = to<T>(v);
+        sums[2 * C + c] += v;
+      }
+    }
+  }
+}
+
+// Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements of a
+// row of C; false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit types.
+template <class R, int most, int group = 1, int parts = 8 / Part<R, group>::n, class F>
+bool with_group(int64_t C, F&& f) {
+  constexpr int more = 8 / Part<R, group>::n, most_parts = most / Part<R, group>::n;
+  if constexpr (parts <= most_parts) {
+    if (C > parts * Part<R, group>::step) return with_group<R, most, group, parts + more>(C, f);
+    f(std::integral_constant<int, group>{}, std::integral_constant<int, parts>{});
+    return true;
+  } else if constexpr (group < warps) {
+    return with_group<R, most, 2 * group, most_parts / 2 + more>(C, f);
+  } else {
+    return false;
+  }
+}
+
+// Calls f(residual) with a constant.
+template <class F>
+void with_residual(const Dropout& d, F&& f) {
+  if (d.active()) return f(std::integral_constant<Residual, Residual::dropout>{});
+  f(std::integral_constant<Residual, Residual::plain>{});
+}
+
+template <Residual residual, class T, class R>
+void forward(Queue queue, const char* name, const Tensor& ln_, const Tensor& stat_, const Tensor& x_,
+             BranchEnd<T, R> branch, const Tensor& w_, const Tensor& b_, const NormRule& rule, bool vectors) {
+  const int64_t N = x_.rows(), C = x_.cols();
+  T* ln = ln_.data<T>();
+  float* stat = stat_.data<float>();
+  const R* x = x_.data<R>();
+  const T *w = w_.data<T>(), *b = b_.data_or_null<T>();
+  const auto run = [&](auto group, auto parts) {
+    launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, R, group, parts, residual>, ln, stat,
+           x, branch, w, b, rule, N, C);
+  };
+  if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<R, 32>(C, run)) return;
+  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b, rule,
+         C);
+}
+
+// dh_b is null without a residual or its bias.
+template <Residual residual, class R, class T>
+void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T> branch, float* dh_b, const Tensor& dw,
+              const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_,
+              const NormRule& rule) {
+  constexpr int num_sums = sums_of<residual>;
+  const int64_t N = x_.rows(), C = x_.cols();
+  R* dx = dx_.data<R>();
+  const R* x = x_.data<R>();
+  const T *dy = dy_.data<T>(), *w = w_.data<T>();
+  const float* stat = stat_.data<float>();
+  float* partial = static_cast<float*>(queue.workspace);
+  unsigned blocks = 0;
+  const auto run = [&](auto group, auto parts) {
+    constexpr int groups = fewest_threads(group) / warp_size / group;
+    blocks = partial_blocks(ceil_div(N, groups), num_sums * C, threads / fewest_threads(group));
+    const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
+    launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, R, group, parts, residual>, dx,
+           branch, partial, dy, x, stat, w, rule.centered, N, C);
+  };
+  const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
+                    (with_group<R, 16>(C, run) || with_group<R, 32, warps, 24 / Part<R, warps>::n>(C, run));
+  if (!fast) {
+    blocks = partial_blocks(N, num_sums * C);
+    launch(queue, {name, blocks, threads}, backward_any_kernel<T, R, residual>, dx, branch, partial, dy, x, stat, w,
+           rule.centered, N, C);
+  }
+  finish_column_sums(queue, name, {dw.data_or_null<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
+}
+}  // namespace
+
+void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
+  with_residual_types(y.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<T, R>{}, w, b, rule, true);
+  });
+}
+
+void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
+                        const NormRule& rule) {
+  with_residual_types(dy.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    backward<Residual::none, R>(queue, "layernorm_backward", dx, BranchGradient<T>{}, nullptr, dw, db, dy, x, stat, w,
+                                rule);
+  });
+}
+
+void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const NormRule& rule, const Dropout& d) {
+  with_residual_types(h.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
+    const BranchEnd<T, R> branch{y.data<R>(), h.data<T>(), h_b.data_or_null<T>(), mask_of(d)};
+    with_residual(d, [&](auto residual) {
+      forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, rule, in_vectors({y, h, h_b}));
+    });
+  });
+}
+
+void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const NormRule& rule, const Dropout& d) {
+  with_residual_types(dln.dtype(), y.dtype(), [&]<class T, class R>(T, R) {
+    const BranchGradient<T> branch{dh.raw() != dx.raw() ? dh.data<T>() : nullptr, mask_of(d)};
+    with_residual(d, [&](auto residual) {
+      backward<residual, R>(queue, "residual_layernorm_backward", dx, branch, dh_b.data_or_null<float>(), dw, db, dln,
+                            y, stat, w, rule);
+    });
+  });
+}
+
+}  // namespace megalith::cuda
