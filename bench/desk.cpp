@@ -69,25 +69,25 @@ Desk::Desk(World w, int64_t bytes, int generation)
   end_ = device::make_timed_event();
   screen_ = arena.tensor(DType::f32, {64 << 20});
   stretch([] {}, 1);
-  fill_seconds_ = stretch([&] { fill(stream, screen_, 1); }, 1);
+  fill_seconds_ = stretch([&] { launch(stream, Fill{.y = screen_, .value = 1}); }, 1);
 }
 
 Tensor Desk::tensor(DType t, Shape shape) {
   const Tensor x = arena.tensor(t, shape);
   if (t == DType::f32) {
-    normal_fill(stream, x, 1, ++count_, 0, 0.5);
+    launch(stream, NormalFill{.y = x, .seed = 1, .stream = ++count_, .begin = 0, .std = 0.5});
   } else {
     const auto scope = arena.scope();
     const Tensor wide = arena.tensor(DType::f32, shape);
-    normal_fill(stream, wide, 1, ++count_, 0, 0.5);
-    copy(stream, x, wide);
+    launch(stream, NormalFill{.y = wide, .seed = 1, .stream = ++count_, .begin = 0, .std = 0.5});
+    launch(stream, Copy{.y = x, .x = wide});
   }
   return x;
 }
 
 Tensor Desk::zeros(DType t, Shape shape) {
   const Tensor x = arena.tensor(t, shape);
-  fill(stream, x, 0);
+  launch(stream, Fill{.y = x, .value = 0});
   return x;
 }
 
@@ -107,7 +107,7 @@ double Desk::stretch(const std::function<void()>& work, int64_t fills) {
     work();
     return now() - start;
   }
-  for (int64_t i = 0; i < fills; i++) fill(stream, screen_, 1);
+  for (int64_t i = 0; i < fills; i++) launch(stream, Fill{.y = screen_, .value = 1});
   device::record(begin_.get(), stream.queue().stream);
   work();
   device::record(end_.get(), stream.queue().stream);

@@ -27,16 +27,16 @@ void add_linear(std::vector<Row>& rows, const std::string& name, const Model& m,
   rows.push_back({"linear_forward " + name, m.name, t, [=](Desk& d) -> Launch {
                     const Tensor y = d.tensor(t, {N, O}), x = d.tensor(t, {N, I}), w = d.tensor(t, {O, I});
                     const Tensor b = bias ? d.tensor(t, {O}) : Tensor();
-                    return [=, &d] { linear_forward(d.stream, y, x, w, b); };
+                    return [=, &d] { launch(d.stream, LinearForward{.y = y, .x = x, .w = w, .b = b}); };
                   }});
   rows.push_back({"linear_backward_input " + name, m.name, t, [=](Desk& d) -> Launch {
                     const Tensor dx = d.tensor(t, {N, I}), dy = d.tensor(t, {N, O}), w = d.tensor(t, {O, I});
-                    return [=, &d] { linear_backward_input(d.stream, dx, dy, w); };
+                    return [=, &d] { launch(d.stream, LinearBackwardInput{.dx = dx, .dy = dy, .w = w}); };
                   }});
   rows.push_back({"linear_backward_weight " + name, m.name, t, [=](Desk& d) -> Launch {
                     const Tensor dw = d.tensor(f32, {O, I}), dy = d.tensor(t, {N, O}), x = d.tensor(t, {N, I});
                     const Tensor db = bias ? d.tensor(f32, {O}) : Tensor();
-                    return [=, &d] { linear_backward_weight(d.stream, dw, db, dy, x); };
+                    return [=, &d] { launch(d.stream, LinearBackwardWeight{.dw = dw, .db = db, .dy = dy, .x = x}); };
                   }});
 }
 
@@ -47,15 +47,26 @@ void add_attention(std::vector<Row>& rows, const std::string& shape, const Atten
   rows.push_back(
       {"attention_forward" + dropout, shape, t, [=](Desk& d) -> Launch {
          const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, qkv_width});
-         return [=, &d] { attention_forward(d.stream, out, lse, qkv, dims, {.p = p}); };
+         return [=, &d] {
+           launch(d.stream, AttentionForward{.out = out, .lse = lse, .qkv = qkv, .dims = dims, .dropout = {.p = p}});
+         };
        }});
-  rows.push_back({"attention_backward" + dropout, shape, t, [=](Desk& d) -> Launch {
-                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row),
-                                 qkv = d.tensor(t, {N, qkv_width}), dout = d.tensor(t, {N, C}),
-                                 delta = d.tensor(f32, by_row), dqkv = d.tensor(t, {N, qkv_width});
-                    attention_forward(d.stream, out, lse, qkv, dims, {.p = p});
-                    return [=, &d] { attention_backward(d.stream, dqkv, delta, dout, out, lse, qkv, dims, {.p = p}); };
-                  }});
+  rows.push_back(
+      {"attention_backward" + dropout, shape, t, [=](Desk& d) -> Launch {
+         const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, qkv_width}),
+                      dout = d.tensor(t, {N, C}), delta = d.tensor(f32, by_row), dqkv = d.tensor(t, {N, qkv_width});
+         launch(d.stream, AttentionForward{.out = out, .lse = lse, .qkv = qkv, .dims = dims, .dropout = {.p = p}});
+         return [=, &d] {
+           launch(d.stream, AttentionBackward{.dqkv = dqkv,
+                                              .delta = delta,
+                                              .dout = dout,
+                                              .out = out,
+                                              .lse = lse,
+                                              .qkv = qkv,
+                                              .dims = dims,
+                                              .dropout = {.p = p}});
+         };
+       }});
 }
 
 }  // namespace
@@ -75,80 +86,111 @@ std::vector<Row> rows_of(const Model& m, DType t) {
   add("linear_gelu_forward up", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, 4 * C}), h = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, C}),
                  w = d.tensor(t, {4 * C, C}), b = d.tensor(t, {4 * C});
-    return [=, &d] { linear_gelu_forward(d.stream, y, h, x, w, b); };
+    return [=, &d] { launch(d.stream, LinearGeluForward{.y = y, .h = h, .x = x, .w = w, .b = b}); };
   });
   add("linear_backward_input_gelu down", [=](Desk& d) -> Launch {
     const Tensor dh = d.tensor(t, {N, 4 * C}), dy = d.tensor(t, {N, C}), w = d.tensor(t, {C, 4 * C}),
                  h = d.tensor(t, {N, 4 * C});
-    return [=, &d] { linear_backward_input_gelu(d.stream, dh, dy, w, h); };
+    return [=, &d] { launch(d.stream, LinearBackwardInputGelu{.dh = dh, .dy = dy, .w = w, .h = h}); };
   });
   // The part of "up" backward_weight beside its product.
   add("linear_backward_bias up", [=](Desk& d) -> Launch {
     const Tensor db = d.zeros(f32, {4 * C}), dy = d.tensor(t, {N, 4 * C});
-    return [=, &d] { linear_backward_bias(d.stream, db, dy); };
+    return [=, &d] { launch(d.stream, LinearBackwardBias{.db = db, .dy = dy}); };
   });
   for (double p : {0.0, 0.1}) add_attention(rows, m.name, {m.B, m.T, m.H, C / m.H}, t, p);
 
   add("gelu_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, 4 * C});
-    return [=, &d] { gelu_forward(d.stream, y, x); };
+    return [=, &d] { launch(d.stream, GeluForward{.y = y, .x = x}); };
   });
   add("gelu_backward", [=](Desk& d) -> Launch {
     const Tensor dx = d.tensor(t, {N, 4 * C}), dy = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, 4 * C});
-    return [=, &d] { gelu_backward(d.stream, dx, dy, x); };
+    return [=, &d] { launch(d.stream, GeluBackward{.dx = dx, .dy = dy, .x = x}); };
   });
   add("layernorm_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), x = d.tensor(t, {N, C}), w = d.tensor(t, {C}),
                  b = d.tensor(t, {C});
-    return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, b); };
+    return [=, &d] { launch(d.stream, LayerNormForward{.y = y, .stat = stat, .x = x, .w = w, .b = b}); };
   });
   add("layernorm_backward", [=](Desk& d) -> Launch {
     // Accumulated in every round, for which f32 and bf16 have enough range.
     const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), db = d.zeros(f32, {C}), dy = d.tensor(t, {N, C}),
                  x = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
-    return [=, &d] { layernorm_backward(d.stream, dx, dw, db, dy, x, stat, w); };
+    return [=, &d] {
+      launch(d.stream, LayerNormBackward{.dx = dx, .dw = dw, .db = db, .dy = dy, .x = x, .stat = stat, .w = w});
+    };
   });
   for (double p : {0.0, 0.1}) {
     const std::string dropout = p > 0 ? " dropout" : "";
     add("residual_forward" + dropout, [=](Desk& d) -> Launch {
       const Tensor y = d.tensor(t, {N, C}), x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), b = d.tensor(t, {C});
-      return [=, &d] { residual_forward(d.stream, y, x, h, b, {.p = p}); };
+      return [=, &d] { launch(d.stream, ResidualForward{.y = y, .x = x, .h = h, .b = b, .dropout = {.p = p}}); };
     });
     add("residual_backward" + dropout, [=](Desk& d) -> Launch {
       const Tensor dy = d.tensor(t, {N, C}), dh = p > 0 ? d.tensor(t, {N, C}) : dy, db = d.tensor(f32, {C});
-      return [=, &d] { residual_backward(d.stream, dh, db, dy, {.p = p}); };
+      return [=, &d] { launch(d.stream, ResidualBackward{.dh = dh, .db = db, .dy = dy, .dropout = {.p = p}}); };
     });
     add("residual_layernorm_forward" + dropout, [=](Desk& d) -> Launch {
       const Tensor y = d.tensor(t, {N, C}), ln = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}),
                    x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), h_b = d.tensor(t, {C}), w = d.tensor(t, {C}),
                    b = d.tensor(t, {C});
-      return [=, &d] { residual_layernorm_forward(d.stream, y, ln, stat, x, h, h_b, w, b, {.p = p}); };
+      return [=, &d] {
+        launch(d.stream,
+               ResidualLayerNormForward{
+                   .y = y, .ln = ln, .stat = stat, .x = x, .h = h, .h_b = h_b, .w = w, .b = b, .dropout = {.p = p}});
+      };
     });
     add("residual_layernorm_backward" + dropout, [=](Desk& d) -> Launch {
       const Tensor dx = d.zeros(t, {N, C}), dh = p > 0 ? d.tensor(t, {N, C}) : dx, dh_b = d.zeros(f32, {C}),
                    dw = d.zeros(f32, {C}), db = d.zeros(f32, {C}), dln = d.tensor(t, {N, C}), y = d.tensor(t, {N, C}),
                    stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
-      return [=, &d] { residual_layernorm_backward(d.stream, dx, dh, dh_b, dw, db, dln, y, stat, w, {.p = p}); };
+      return [=, &d] {
+        launch(d.stream, ResidualLayerNormBackward{.dx = dx,
+                                                   .dh = dh,
+                                                   .dh_b = dh_b,
+                                                   .dw = dw,
+                                                   .db = db,
+                                                   .dln = dln,
+                                                   .y = y,
+                                                   .stat = stat,
+                                                   .w = w,
+                                                   .dropout = {.p = p}});
+      };
     });
   }
   add("embedding_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, C}), wte = d.tensor(t, {m.columns, C}), wpe = d.tensor(t, {m.T, C});
     const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_forward(d.stream, y, tokens, wte, wpe, m.T, whole_vocabulary(m.V)); };
+    return [=, &d] {
+      launch(d.stream, EmbeddingForward{
+                           .y = y, .tokens = tokens, .wte = wte, .wpe = wpe, .T = m.T, .part = whole_vocabulary(m.V)});
+    };
   });
   add("embedding_backward", [=](Desk& d) -> Launch {
     const Tensor dwte = d.tensor(f32, {m.columns, C}), dwpe = d.tensor(f32, {m.T, C}), dy = d.tensor(t, {N, C});
     const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_backward(d.stream, dwte, dwpe, dy, tokens, m.T, whole_vocabulary(m.V)); };
+    return [=, &d] {
+      launch(d.stream,
+             EmbeddingBackward{
+                 .dwte = dwte, .dwpe = dwpe, .dy = dy, .tokens = tokens, .T = m.T, .part = whole_vocabulary(m.V)});
+    };
   });
   add("cross_entropy_forward", [=](Desk& d) -> Launch {
     const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.columns}), targets = d.tokens(N, m.V);
-    return [=, &d] { cross_entropy_forward(d.stream, losses, logits, targets, whole_vocabulary(m.V)); };
+    return [=, &d] {
+      launch(d.stream, CrossEntropyForward{
+                           .losses = losses, .logits = logits, .targets = targets, .part = whole_vocabulary(m.V)});
+    };
   });
   add("cross_entropy_forward_backward", [=](Desk& d) -> Launch {
     const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.columns}), targets = d.tokens(N, m.V);
     return [=, &d] {
-      cross_entropy_forward_backward(d.stream, losses, logits, targets, whole_vocabulary(m.V), 1.0 / double(N));
+      launch(d.stream, CrossEntropyForwardBackward{.losses = losses,
+                                                   .logits = logits,
+                                                   .targets = targets,
+                                                   .part = whole_vocabulary(m.V),
+                                                   .scale = 1.0 / double(N)});
     };
   });
   add("adamw_update", [=](Desk& d) -> Launch {
@@ -156,22 +198,32 @@ std::vector<Row> rows_of(const Model& m, DType t) {
     const Tensor master = d.tensor(f32, shape), m1 = d.tensor(f32, shape), v = d.arena.tensor(f32, shape),
                  g = d.tensor(f32, shape), state = d.zeros(DType::f64, {UpdateState::numel});
     const Tensor working = t == f32 ? Tensor() : d.tensor(t, shape);
-    fill(d.stream, v, 1);
-    decide_update(d.stream, state, d.zeros(DType::f64, {2}), {}, {.learning_rate = 1e-4});
-    return [=, &d] { adamw_update(d.stream, master, m1, v, working, g, state, {.learning_rate = 1e-4}); };
+    launch(d.stream, Fill{.y = v, .value = 1});
+    launch(
+        d.stream,
+        DecideUpdate{.state = state, .sums = d.zeros(DType::f64, {2}), .rules = {}, .adamw = {.learning_rate = 1e-4}});
+    return [=, &d] {
+      launch(d.stream, AdamWUpdate{.master = master,
+                                   .m = m1,
+                                   .v = v,
+                                   .working = working,
+                                   .grad = g,
+                                   .state = state,
+                                   .adamw = {.learning_rate = 1e-4}});
+    };
   });
   if (t == bf16) return rows;
   add("accumulate_square_sum", [=](Desk& d) -> Launch {
     const Tensor x = d.tensor(f32, {m.parameters}), out = d.zeros(DType::f64, {1});
-    return [=, &d] { accumulate_square_sum(d.stream, out, x); };
+    return [=, &d] { launch(d.stream, AccumulateSquareSum{.out = out, .x = x}); };
   });
   add("fill", [=](Desk& d) -> Launch {
     const Tensor x = d.tensor(f32, {m.parameters});
-    return [=, &d] { fill(d.stream, x, 0); };
+    return [=, &d] { launch(d.stream, Fill{.y = x, .value = 0}); };
   });
   add("normal_fill", [=](Desk& d) -> Launch {
     const Tensor x = d.tensor(f32, {m.parameters});
-    return [=, &d] { normal_fill(d.stream, x, 1, 2, 0, 0.02); };
+    return [=, &d] { launch(d.stream, NormalFill{.y = x, .seed = 1, .stream = 2, .begin = 0, .std = 0.02}); };
   });
   return rows;
 }
@@ -189,46 +241,62 @@ std::vector<Row> rows_of_choices(const Model& m, DType t) {
   const NormRule rms{.centered = false};
   add("rmsnorm_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), x = d.tensor(t, {N, C}), w = d.tensor(t, {C});
-    return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, {}, rms); };
+    return [=, &d] { launch(d.stream, LayerNormForward{.y = y, .stat = stat, .x = x, .w = w, .rule = rms}); };
   });
   add("rmsnorm_backward", [=](Desk& d) -> Launch {
     const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), dy = d.tensor(t, {N, C}), x = d.tensor(t, {N, C}),
                  stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
-    return [=, &d] { layernorm_backward(d.stream, dx, dw, {}, dy, x, stat, w, rms); };
+    return [=, &d] {
+      launch(d.stream, LayerNormBackward{.dx = dx, .dw = dw, .dy = dy, .x = x, .stat = stat, .w = w, .rule = rms});
+    };
   });
   add("residual_rmsnorm_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, C}), ln = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}),
                  x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), w = d.tensor(t, {C});
-    return [=, &d] { residual_layernorm_forward(d.stream, y, ln, stat, x, h, {}, w, {}, {}, rms); };
+    return [=, &d] {
+      launch(d.stream, ResidualLayerNormForward{.y = y, .ln = ln, .stat = stat, .x = x, .h = h, .w = w, .rule = rms});
+    };
   });
   add("residual_rmsnorm_backward", [=](Desk& d) -> Launch {
     const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), dln = d.tensor(t, {N, C}), y = d.tensor(t, {N, C}),
                  stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
-    return [=, &d] { residual_layernorm_backward(d.stream, dx, dx, {}, dw, {}, dln, y, stat, w, {}, rms); };
+    return [=, &d] {
+      launch(d.stream, ResidualLayerNormBackward{
+                           .dx = dx, .dh = dx, .dw = dw, .dln = dln, .y = y, .stat = stat, .w = w, .rule = rms});
+    };
   });
   add("swiglu_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, F}), x = d.tensor(t, {N, 2 * F});
-    return [=, &d] { swiglu_forward(d.stream, y, x); };
+    return [=, &d] { launch(d.stream, SwigluForward{.y = y, .x = x}); };
   });
   add("swiglu_backward", [=](Desk& d) -> Launch {
     const Tensor dx = d.tensor(t, {N, 2 * F}), dy = d.tensor(t, {N, F}), x = d.tensor(t, {N, 2 * F});
-    return [=, &d] { swiglu_backward(d.stream, dx, dy, x); };
+    return [=, &d] { launch(d.stream, SwigluBackward{.dx = dx, .dy = dy, .x = x}); };
   });
   for (const bool forward : {true, false})
     add(forward ? "rotate forward" : "rotate backward", [=](Desk& d) -> Launch {
       const Tensor qkv = d.tensor(t, {N, dims.qkv_width()});
-      return [=, &d, turns = make_rotation(dims.D / 2, 10000, {})] { rotate(d.stream, qkv, dims, turns, {}, forward); };
+      return [=, &d, turns = make_rotation(dims.D / 2, 10000, {})] {
+        launch(d.stream, Rotate{.qkv = qkv, .dims = dims, .rotation = turns, .positions = {}, .forward = forward});
+      };
     });
   add("head_norm_forward", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, dims.qkv_width()}), rstd = d.tensor(f32, {N, heads}),
                  x = d.tensor(t, {N, dims.qkv_width()}), q_w = d.tensor(t, {dims.D}), k_w = d.tensor(t, {dims.D});
-    return [=, &d] { head_norm_forward(d.stream, y, rstd, x, q_w, k_w, dims, 1e-6f); };
+    return [=, &d] {
+      launch(d.stream,
+             HeadNormForward{.y = y, .rstd = rstd, .x = x, .q_w = q_w, .k_w = k_w, .dims = dims, .epsilon = 1e-6f});
+    };
   });
   add("head_norm_backward", [=](Desk& d) -> Launch {
     const Tensor dx = d.zeros(t, {N, dims.qkv_width()}), dq_w = d.zeros(f32, {dims.D}), dk_w = d.zeros(f32, {dims.D}),
                  x = d.tensor(t, {N, dims.qkv_width()}), rstd = d.tensor(f32, {N, heads}), q_w = d.tensor(t, {dims.D}),
                  k_w = d.tensor(t, {dims.D});
-    return [=, &d] { head_norm_backward(d.stream, dx, dq_w, dk_w, x, rstd, q_w, k_w, dims); };
+    return [=, &d] {
+      launch(d.stream,
+             HeadNormBackward{
+                 .d = dx, .dq_w = dq_w, .dk_w = dk_w, .x = x, .rstd = rstd, .q_w = q_w, .k_w = k_w, .dims = dims});
+    };
   });
   add_attention(rows, std::string(m.name) + " grouped", dims, t, 0);
   return rows;
@@ -244,11 +312,11 @@ std::vector<Row> attention_rows_of_cpu(DType t) {
       const std::string shape = fmt::format("T{} D{}", T, D);
       rows.push_back({"linear_forward scores", shape, t, [=](Desk& d) -> Launch {
                         const Tensor s = d.tensor(t, {T, T}), q = d.tensor(t, {T, D}), k = d.tensor(t, {T, D});
-                        return [=, &d] { linear_forward(d.stream, s, q, k, {}); };
+                        return [=, &d] { launch(d.stream, LinearForward{.y = s, .x = q, .w = k}); };
                       }});
       rows.push_back({"linear_backward_input values", shape, t, [=](Desk& d) -> Launch {
                         const Tensor out = d.tensor(t, {T, D}), p = d.tensor(t, {T, T}), v = d.tensor(t, {T, D});
-                        return [=, &d] { linear_backward_input(d.stream, out, p, v); };
+                        return [=, &d] { launch(d.stream, LinearBackwardInput{.dx = out, .dy = p, .w = v}); };
                       }});
     }
   return rows;

@@ -22,14 +22,14 @@ Limits::Limits(Desk& d) {
     const int64_t n = !gpu ? 2048 : t == DType::bf16 ? 8192 : 4096;
     const auto scope = d.arena.scope();
     const Tensor y = d.tensor(t, {n, n}), x = d.tensor(t, {n, n}), w = d.tensor(t, {n, n});
-    const Timing timing = d.time({[&] { linear_forward(d.stream, y, x, w, {}); }}, 0.1);
+    const Timing timing = d.time({[&] { launch(d.stream, LinearForward{.y = y, .x = x, .w = w}); }}, 0.1);
     operations[t] = std::max(multiply_adds, 2 * std::pow(static_cast<double>(n), 3) / timing.seconds);
   }
   const auto scope = d.arena.scope();
   const Shape shape{int64_t{gpu ? 512 : 128} << 20};
   const Tensor y = d.arena.tensor(DType::f32, shape), x = d.tensor(DType::f32, shape);
   const auto run = [&] {
-    gpu ? device::copy(d.stream.queue().stream, y.raw(), x.raw(), x.bytes()) : copy(d.stream, y, x);
+    gpu ? device::copy(d.stream.queue().stream, y.raw(), x.raw(), x.bytes()) : launch(d.stream, Copy{.y = y, .x = x});
   };
   bytes = 2 * static_cast<double>(x.bytes()) / d.time({run}, 0.1).seconds;
 }

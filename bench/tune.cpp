@@ -55,8 +55,8 @@ Tensor Tuner::tensor(DType type, Shape shape) {
   const Tensor x = arena_.tensor(type, shape);
   const auto scope = arena_.scope();
   const Tensor wide = type == DType::f32 ? x : arena_.tensor(DType::f32, shape);
-  normal_fill(stream_, wide, 1, ++filled_, 0, 0.5);
-  if (type != DType::f32) copy(stream_, x, wide);
+  launch(stream_, NormalFill{.y = wide, .seed = 1, .stream = ++filled_, .begin = 0, .std = 0.5});
+  if (type != DType::f32) launch(stream_, Copy{.y = x, .x = wide});
   return x;
 }
 
@@ -129,10 +129,13 @@ TunedProduct Tuner::tune(const GemmShape& shape) {
   double behind = 0;
   if (shape.bias_gradient)
     behind = time(sets, [&](const Operands& set) {
-      linear_backward_bias(stream_, set.db, shape.a_transposed ? set.a : set.a.view({shape.K, shape.M}));
+      launch(stream_,
+             LinearBackwardBias{.db = set.db, .dy = shape.a_transposed ? set.a : set.a.view({shape.K, shape.M})});
     });
   if (shape.gelu)
-    behind = time(sets, [&](const Operands& set) { gelu_backward(stream_, set.c, set.c, set.gelu_input); });
+    behind = time(sets, [&](const Operands& set) {
+      launch(stream_, GeluBackward{.dx = set.c, .dy = set.c, .x = set.gelu_input});
+    });
   tuned.choices.push_back(alone);
   tuned.first = alone.first_seconds + behind;
   tuned.tuned = alone.seconds + behind;

@@ -4,21 +4,17 @@
 
 namespace megalith {
 
-void gelu_forward(Stream& s, Tensor y, Tensor x, GeluForm form) {
-  expect_compute("gelu_forward", "x", x);
-  expect("gelu_forward", "y", y, x.dtype(), x.shape());
-  s.launch(
-      "gelu_forward", {gelu_forward_flops * numel_of(x), bytes_of({x, y})}, {y}, [=] { cpu::gelu_forward(y, x, form); },
-      [=](auto queue) { cuda::gelu_forward(queue, y, x, form); });
+void launch(Stream& s, const GeluForward& op) {
+  expect_compute(op.name, "x", op.x);
+  expect(op.name, "y", op.y, op.x.dtype(), op.x.shape());
+  s.launch(op, {gelu_forward_flops * numel_of(op.x), bytes_of({op.x, op.y})}, {op.y});
 }
 
-void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x, GeluForm form) {
-  expect_compute("gelu_backward", "x", x);
-  expect("gelu_backward", "dx", dx, x.dtype(), x.shape());
-  expect("gelu_backward", "dy", dy, x.dtype(), x.shape());
-  s.launch(
-      "gelu_backward", {gelu_backward_flops * numel_of(x), bytes_of({dx, dy, x})}, {dx},
-      [=] { cpu::gelu_backward(dx, dy, x, form); }, [=](auto queue) { cuda::gelu_backward(queue, dx, dy, x, form); });
+void launch(Stream& s, const GeluBackward& op) {
+  expect_compute(op.name, "x", op.x);
+  expect(op.name, "dx", op.dx, op.x.dtype(), op.x.shape());
+  expect(op.name, "dy", op.dy, op.x.dtype(), op.x.shape());
+  s.launch(op, {gelu_backward_flops * numel_of(op.x), bytes_of({op.dx, op.dy, op.x})}, {op.dx});
 }
 
 }  // namespace megalith

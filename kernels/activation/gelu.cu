@@ -70,29 +70,29 @@ void with_form(GeluForm form, F&& f) {
 }
 }  // namespace
 
-void gelu_forward(Queue queue, Tensor y, Tensor x, GeluForm form) {
-  const int64_t count = x.numel();
+void run(Queue queue, const GeluForward& op) {
+  const int64_t count = op.x.numel();
   if (count == 0) return;
-  with_compute_type(x.dtype(), [&](auto tag) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    with_width<16 / sizeof(T)>(aligned(y.raw()) && aligned(x.raw()), [&](auto n) {
-      with_form(form, [&](auto constant) {
-        launch(queue, {"gelu_forward", element_grid(count, n, steps), threads}, forward_kernel<T, n, constant>,
-               y.data<T>(), x.data<T>(), count);
+    with_width<16 / sizeof(T)>(aligned(op.y.raw()) && aligned(op.x.raw()), [&](auto n) {
+      with_form(op.form, [&](auto constant) {
+        launch(queue, {op.name, element_grid(count, n, steps), threads}, forward_kernel<T, n, constant>, op.y.data<T>(),
+               op.x.data<T>(), count);
       });
     });
   });
 }
 
-void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x, GeluForm form) {
-  const int64_t count = x.numel();
+void run(Queue queue, const GeluBackward& op) {
+  const int64_t count = op.x.numel();
   if (count == 0) return;
-  with_compute_type(x.dtype(), [&](auto tag) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    with_width<16 / sizeof(T)>(aligned(dx.raw()) && aligned(dy.raw()) && aligned(x.raw()), [&](auto n) {
-      with_form(form, [&](auto constant) {
-        launch(queue, {"gelu_backward", element_grid(count, n, steps), threads}, backward_kernel<T, n, constant>,
-               dx.data<T>(), dy.data<T>(), x.data<T>(), count);
+    with_width<16 / sizeof(T)>(aligned(op.dx.raw()) && aligned(op.dy.raw()) && aligned(op.x.raw()), [&](auto n) {
+      with_form(op.form, [&](auto constant) {
+        launch(queue, {op.name, element_grid(count, n, steps), threads}, backward_kernel<T, n, constant>,
+               op.dx.data<T>(), op.dy.data<T>(), op.x.data<T>(), count);
       });
     });
   });

@@ -13,19 +13,31 @@ constexpr double gelu_forward_flops = 16, gelu_backward_flops = 24;
 
 enum class GeluForm : uint8_t { tanh, erf };
 
-// Writes y; x has the same shape, f32, bf16 or f16.
-void gelu_forward(Stream& s, Tensor y, Tensor x, GeluForm form = GeluForm::tanh);
+// y = gelu(x); both of one shape, f32, bf16 or f16.
+struct GeluForward {
+  static constexpr const char* name = "gelu_forward";
+  Tensor y;  // written
+  Tensor x;
+  GeluForm form = GeluForm::tanh;
+};
 
-// Writes dx = dy * gelu'(x); dx may be dy's memory.
-void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x, GeluForm form = GeluForm::tanh);
+// dx = dy * gelu'(x); all of one shape and type.
+struct GeluBackward {
+  static constexpr const char* name = "gelu_backward";
+  Tensor dx;  // written; may be dy's memory
+  Tensor dy, x;
+  GeluForm form = GeluForm::tanh;
+};
 
+void launch(Stream& s, const GeluForward& op);
+void launch(Stream& s, const GeluBackward& op);
 namespace cpu {
-void gelu_forward(Tensor y, Tensor x, GeluForm form = GeluForm::tanh);
-void gelu_backward(Tensor dx, Tensor dy, Tensor x, GeluForm form = GeluForm::tanh);
+void run(Queue& queue, const GeluForward& op);
+void run(Queue& queue, const GeluBackward& op);
 }  // namespace cpu
 namespace cuda {
-void gelu_forward(Queue queue, Tensor y, Tensor x, GeluForm form = GeluForm::tanh);
-void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x, GeluForm form = GeluForm::tanh);
+void run(Queue queue, const GeluForward& op);
+void run(Queue queue, const GeluBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -41,27 +41,27 @@ void erf_backward(T* dx, const T* dy, const T* x, int64_t count) {
 }
 }  // namespace
 
-void gelu_forward(Tensor y_, Tensor x_, GeluForm form) {
-  with_compute_type(x_.dtype(), [&](auto tag) {
+void run(Queue&, const GeluForward& op) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* y = y_.data<T>();
-    const T* x = x_.data<T>();
-    if (form == GeluForm::erf) return erf_forward(y, x, x_.numel());
-    parallel_for(x_.numel(), 8, [=](int64_t begin, int64_t end) {
+    T* y = op.y.data<T>();
+    const T* x = op.x.data<T>();
+    if (op.form == GeluForm::erf) return erf_forward(y, x, op.x.numel());
+    parallel_for(op.x.numel(), 8, [=](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t i = begin; i < end; i++) put(y[i], gelu(get(x[i])));
     });
   });
 }
 
-void gelu_backward(Tensor dx_, Tensor dy_, Tensor x_, GeluForm form) {
-  with_compute_type(x_.dtype(), [&](auto tag) {
+void run(Queue&, const GeluBackward& op) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* dx = dx_.data<T>();
-    const T* dy = dy_.data<T>();
-    const T* x = x_.data<T>();
-    if (form == GeluForm::erf) return erf_backward(dx, dy, x, x_.numel());
-    parallel_for(x_.numel(), 10, [=](int64_t begin, int64_t end) {
+    T* dx = op.dx.data<T>();
+    const T* dy = op.dy.data<T>();
+    const T* x = op.x.data<T>();
+    if (op.form == GeluForm::erf) return erf_backward(dx, dy, x, op.x.numel());
+    parallel_for(op.x.numel(), 10, [=](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t i = begin; i < end; i++) put(dx[i], get(dy[i]) * gelu_derivative(get(x[i])));
     });

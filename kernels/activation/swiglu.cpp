@@ -4,23 +4,17 @@
 
 namespace megalith {
 
-void swiglu_forward(Stream& s, Tensor y, Tensor x) {
-  const char* op = "swiglu_forward";
-  expect_compute(op, "y", y);
-  expect(op, "x", x, y.dtype(), {y.rows(), 2 * y.cols()});
-  s.launch(
-      op, {8 * numel_of(y), bytes_of({y, x})}, {y}, [=] { cpu::swiglu_forward(y, x); },
-      [=](auto queue) { cuda::swiglu_forward(queue, y, x); });
+void launch(Stream& s, const SwigluForward& op) {
+  expect_compute(op.name, "y", op.y);
+  expect(op.name, "x", op.x, op.y.dtype(), {op.y.rows(), 2 * op.y.cols()});
+  s.launch(op, {8 * numel_of(op.y), bytes_of({op.y, op.x})}, {op.y});
 }
 
-void swiglu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x) {
-  const char* op = "swiglu_backward";
-  expect_compute(op, "dy", dy);
-  expect(op, "x", x, dy.dtype(), {dy.rows(), 2 * dy.cols()});
-  expect(op, "dx", dx, dy.dtype(), x.shape());
-  s.launch(
-      op, {13 * numel_of(dy), bytes_of({dx, dy, x})}, {dx}, [=] { cpu::swiglu_backward(dx, dy, x); },
-      [=](auto queue) { cuda::swiglu_backward(queue, dx, dy, x); });
+void launch(Stream& s, const SwigluBackward& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect(op.name, "x", op.x, op.dy.dtype(), {op.dy.rows(), 2 * op.dy.cols()});
+  expect(op.name, "dx", op.dx, op.dy.dtype(), op.x.shape());
+  s.launch(op, {13 * numel_of(op.dy), bytes_of({op.dx, op.dy, op.x})}, {op.dx});
 }
 
 }  // namespace megalith

@@ -56,26 +56,26 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, c
 }
 }  // namespace
 
-void swiglu_forward(Queue queue, Tensor y, Tensor x) {
-  const int64_t count = y.numel();
+void run(Queue queue, const SwigluForward& op) {
+  const int64_t count = op.y.numel();
   if (count == 0) return;
-  with_compute_type(y.dtype(), [&](auto tag) {
+  with_compute_type(op.y.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    with_width<16 / sizeof(T)>(in_vectors({y, x}), [&](auto n) {
-      launch(queue, {"swiglu_forward", element_grid(count, n, steps), threads}, forward_kernel<T, n>, y.data<T>(),
-             x.data<T>(), count, y.cols());
+    with_width<16 / sizeof(T)>(in_vectors({op.y, op.x}), [&](auto n) {
+      launch(queue, {op.name, element_grid(count, n, steps), threads}, forward_kernel<T, n>, op.y.data<T>(),
+             op.x.data<T>(), count, op.y.cols());
     });
   });
 }
 
-void swiglu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x) {
-  const int64_t count = dy.numel();
+void run(Queue queue, const SwigluBackward& op) {
+  const int64_t count = op.dy.numel();
   if (count == 0) return;
-  with_compute_type(dy.dtype(), [&](auto tag) {
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    with_width<16 / sizeof(T)>(in_vectors({dx, dy, x}), [&](auto n) {
-      launch(queue, {"swiglu_backward", element_grid(count, n, steps), threads}, backward_kernel<T, n>, dx.data<T>(),
-             dy.data<T>(), x.data<T>(), count, dy.cols());
+    with_width<16 / sizeof(T)>(in_vectors({op.dx, op.dy, op.x}), [&](auto n) {
+      launch(queue, {op.name, element_grid(count, n, steps), threads}, backward_kernel<T, n>, op.dx.data<T>(),
+             op.dy.data<T>(), op.x.data<T>(), count, op.dy.cols());
     });
   });
 }

@@ -7,19 +7,29 @@
 
 namespace megalith {
 
-// Writes y (N, F); x (N, 2F): row = gate of all features, then up. f32, bf16 or f16 throughout.
-void swiglu_forward(Stream& s, Tensor y, Tensor x);
+// All f32, all bf16 or all f16, as in SwigluBackward.
+struct SwigluForward {
+  static constexpr const char* name = "swiglu_forward";
+  Tensor y;  // (N, F), written
+  Tensor x;  // (N, 2F): row = gate of all features, then up
+};
 
-// Writes dx (N, 2F) from dy (N, F) and x.
-void swiglu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x);
+struct SwigluBackward {
+  static constexpr const char* name = "swiglu_backward";
+  Tensor dx;  // (N, 2F), written
+  Tensor dy;  // (N, F)
+  Tensor x;   // (N, 2F)
+};
 
+void launch(Stream& s, const SwigluForward& op);
+void launch(Stream& s, const SwigluBackward& op);
 namespace cpu {
-void swiglu_forward(Tensor y, Tensor x);
-void swiglu_backward(Tensor dx, Tensor dy, Tensor x);
+void run(Queue& queue, const SwigluForward& op);
+void run(Queue& queue, const SwigluBackward& op);
 }  // namespace cpu
 namespace cuda {
-void swiglu_forward(Queue queue, Tensor y, Tensor x);
-void swiglu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x);
+void run(Queue queue, const SwigluForward& op);
+void run(Queue queue, const SwigluBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

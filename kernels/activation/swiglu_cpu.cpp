@@ -4,13 +4,13 @@
 
 namespace megalith::cpu {
 
-void swiglu_forward(Tensor y_, Tensor x_) {
-  with_compute_type(y_.dtype(), [&](auto tag) {
+void run(Queue&, const SwigluForward& op) {
+  with_compute_type(op.y.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* y = y_.data<T>();
-    const T* x = x_.data<T>();
-    const int64_t F = y_.cols();
-    parallel_for(y_.rows(), 8 * F, [=](int64_t begin, int64_t end) {
+    T* y = op.y.data<T>();
+    const T* x = op.x.data<T>();
+    const int64_t F = op.y.cols();
+    parallel_for(op.y.rows(), 8 * F, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         const T *gate = x + 2 * n * F, *up = gate + F;
         T* to = y + n * F;
@@ -22,13 +22,13 @@ void swiglu_forward(Tensor y_, Tensor x_) {
 }
 
 // silu'(g) = s + g s (1 - s), s = sigmoid(g).
-void swiglu_backward(Tensor dx_, Tensor dy_, Tensor x_) {
-  with_compute_type(dy_.dtype(), [&](auto tag) {
+void run(Queue&, const SwigluBackward& op) {
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* dx = dx_.data<T>();
-    const T *dy = dy_.data<T>(), *x = x_.data<T>();
-    const int64_t F = dy_.cols();
-    parallel_for(dy_.rows(), 12 * F, [=](int64_t begin, int64_t end) {
+    T* dx = op.dx.data<T>();
+    const T *dy = op.dy.data<T>(), *x = op.x.data<T>();
+    const int64_t F = op.dy.cols();
+    parallel_for(op.dy.rows(), 12 * F, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         const T *gate = x + 2 * n * F, *up = gate + F, *d = dy + n * F;
         T *dgate = dx + 2 * n * F, *dup = dgate + F;

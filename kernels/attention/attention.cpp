@@ -23,42 +23,32 @@ void expect_starts(const char* op, const Tensor& starts, const AttentionDims& d)
 }
 }  // namespace
 
-void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d,
-                       Tensor starts) {
-  const char* op = "attention_forward";
-  expect_dims(op, dims);
-  const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
-  expect_compute(op, "qkv", qkv);
-  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, dims.qkv_width());
-  expect_matrix(op, "out", out, qkv.dtype(), rows, width);
-  expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
-  expect_starts(op, starts, dims);
-  expect_dropout(op, d);
-  s.launch(
-      op, attention_cost(2, bytes_of({out, lse, qkv, starts}), dims), {out, lse},
-      [=] { cpu::attention_forward(out, lse, qkv, starts, dims, d); },
-      [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, starts, dims, d); });
+void launch(Stream& s, const AttentionForward& op) {
+  expect_dims(op.name, op.dims);
+  const int64_t rows = op.dims.B * op.dims.T, width = op.dims.H * op.dims.D;
+  expect_compute(op.name, "qkv", op.qkv);
+  expect_matrix(op.name, "qkv", op.qkv, op.qkv.dtype(), rows, op.dims.qkv_width());
+  expect_matrix(op.name, "out", op.out, op.qkv.dtype(), rows, width);
+  expect(op.name, "lse", op.lse, DType::f32, {op.dims.B, op.dims.H, op.dims.T});
+  expect_starts(op.name, op.starts, op.dims);
+  expect_dropout(op.name, op.dropout);
+  s.launch(op, attention_cost(2, bytes_of({op.out, op.lse, op.qkv, op.starts}), op.dims), {op.out, op.lse});
 }
 
-void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        const AttentionDims& dims, const Dropout& d, Tensor starts) {
-  const char* op = "attention_backward";
-  expect_dims(op, dims);
-  const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
-  expect_compute(op, "qkv", qkv);
-  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, dims.qkv_width());
-  expect_matrix(op, "dqkv", dqkv, qkv.dtype(), rows, dims.qkv_width());
-  expect_matrix(op, "dout", dout, qkv.dtype(), rows, width);
-  expect_matrix(op, "out", out, qkv.dtype(), rows, width);
-  expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
-  expect(op, "delta", delta, DType::f32, {dims.B, dims.H, dims.T});
-  expect_starts(op, starts, dims);
-  expect_dropout(op, d);
-  const double bytes = 2 * bytes_of(delta) + bytes_of({dqkv, dout, out, lse, qkv, starts});
-  s.launch(
-      op, attention_cost(5, bytes, dims), {dqkv},
-      [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, starts, dims, d); },
-      [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, starts, dims, d); });
+void launch(Stream& s, const AttentionBackward& op) {
+  expect_dims(op.name, op.dims);
+  const int64_t rows = op.dims.B * op.dims.T, width = op.dims.H * op.dims.D;
+  expect_compute(op.name, "qkv", op.qkv);
+  expect_matrix(op.name, "qkv", op.qkv, op.qkv.dtype(), rows, op.dims.qkv_width());
+  expect_matrix(op.name, "dqkv", op.dqkv, op.qkv.dtype(), rows, op.dims.qkv_width());
+  expect_matrix(op.name, "dout", op.dout, op.qkv.dtype(), rows, width);
+  expect_matrix(op.name, "out", op.out, op.qkv.dtype(), rows, width);
+  expect(op.name, "lse", op.lse, DType::f32, {op.dims.B, op.dims.H, op.dims.T});
+  expect(op.name, "delta", op.delta, DType::f32, {op.dims.B, op.dims.H, op.dims.T});
+  expect_starts(op.name, op.starts, op.dims);
+  expect_dropout(op.name, op.dropout);
+  const double bytes = 2 * bytes_of(op.delta) + bytes_of({op.dqkv, op.dout, op.out, op.lse, op.qkv, op.starts});
+  s.launch(op, attention_cost(5, bytes, op.dims), {op.dqkv});
 }
 
 }  // namespace megalith

@@ -33,28 +33,39 @@ struct AttentionDims {
   int64_t qkv_width() const { return (H + 2 * kv()) * D; }
 };
 
-// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, (H + 2K) * D): row = q of all heads, then k and v of
-// the K key-value heads; head h reads key-value head h / (H / K). f32, bf16 or f16.
-void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d,
-                       Tensor starts = {});
+struct AttentionForward {
+  static constexpr const char* name = "attention_forward";
+  Tensor out;  // (N, H*D), written
+  Tensor lse;  // (B, H, T) f32, written
+  // (N, (H + 2K) * D): row = q of all heads, then k and v of the K key-value heads; head h reads key-value head
+  // h / (H / K). f32, bf16 or f16.
+  Tensor qkv;
+  AttentionDims dims;
+  Dropout dropout{};
+  Tensor starts{};
+};
 
-// dqkv (N, (H + 2K) * D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv, starts as in the
-// forward pass.
-void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        const AttentionDims& dims, const Dropout& d, Tensor starts = {});
+struct AttentionBackward {
+  static constexpr const char* name = "attention_backward";
+  Tensor dqkv;                 // (N, (H + 2K) * D), written
+  Tensor delta;                // (B, H, T) f32, scratch
+  Tensor dout, out, lse, qkv;  // dout (N, H*D); the rest as in the forward pass
+  AttentionDims dims;
+  Dropout dropout{};
+  Tensor starts{};
+};
 
 // Arguments are checked, except the contents of `starts`: the CPU refuses invalid ones, a GPU computes garbage from
 // them.
+void launch(Stream& s, const AttentionForward& op);
+void launch(Stream& s, const AttentionBackward& op);
 namespace cpu {
-void attention_forward(Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims, const Dropout& d);
-void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv, Tensor starts,
-                        const AttentionDims& dims, const Dropout& d);
+void run(Queue& queue, const AttentionForward& op);
+void run(Queue& queue, const AttentionBackward& op);
 }  // namespace cpu
 namespace cuda {
-void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                       const Dropout& d);
-void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        Tensor starts, const AttentionDims& dims, const Dropout& d);
+void run(Queue queue, const AttentionForward& op);
+void run(Queue queue, const AttentionBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -179,38 +179,36 @@ __global__ void __launch_bounds__(threads, 1)
 }
 
 // Host: launches both kernels.
-void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
-                     const AttentionDims& dims, const Dropout& d) {
-  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+void launch_backward(Queue queue, const AttentionBackward& op) {
+  with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     using Tiles = WarpTiles<E, D>;
     const auto bytes = [](int other_tile) { return backward_bytes<Tiles>(other_tile); };
     with_rows<1, 16>(queue, bytes, [&](auto other_tile) {
       const auto run = [&](auto kernel, int64_t heads) {
-        launch(queue, {"attention_backward", grid_of(dims, own_tile, heads), threads, bytes(other_tile)}, kernel,
-               dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(),
-               pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+        launch(queue, {op.name, grid_of(op.dims, own_tile, heads), threads, bytes(other_tile)}, kernel,
+               op.dqkv.data<E>(), op.delta.data<float>(), op.dout.data<E>(), op.lse.data<float>(), op.qkv.data<E>(),
+               pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout), scale_of(op.dims));
       };
-      run(backward_kernel<E, D, other_tile, true, dropped>, dims.kv());
-      run(backward_kernel<E, D, other_tile, false, dropped>, dims.H);
+      run(backward_kernel<E, D, other_tile, true, dropped>, op.dims.kv());
+      run(backward_kernel<E, D, other_tile, false, dropped>, op.dims.H);
     });
   });
 }
 }  // namespace
 
-void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        Tensor starts, const AttentionDims& dims, const Dropout& d) {
-  const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
-  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, dims) > 0;
-  with_compute_type(qkv.dtype(), [&](auto tag) {
+void run(Queue queue, const AttentionBackward& op) {
+  const bool tiles = fits_tiles(op.dims, {op.dqkv, op.dout, op.qkv});
+  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, op.dims) > 0;
+  with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,
-           delta.data<float>(), hopper ? static_cast<int32_t*>(queue.workspace) : nullptr, dout.data<E>(),
-           out.data<E>(), dims.B, dims.T, dims.H, dims.D);
+    launch(queue, {op.name, blocks_for(op.dims.B * op.dims.T * op.dims.H, warps), threads}, delta_kernel<E>,
+           op.delta.data<float>(), hopper ? static_cast<int32_t*>(queue.workspace) : nullptr, op.dout.data<E>(),
+           op.out.data<E>(), op.dims.B, op.dims.T, op.dims.H, op.dims.D);
   });
-  if (!tiles) return plain_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
-  if (hopper) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
-  launch_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  if (!tiles) return plain_backward(queue, op);
+  if (hopper) return hopper_backward(queue, op);
+  launch_backward(queue, op);
 }
 
 }  // namespace megalith::cuda

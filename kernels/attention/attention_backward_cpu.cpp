@@ -134,13 +134,12 @@ void backward_head(const BackwardScratch& scratch, const BackwardHead& head, boo
 }
 }  // namespace
 
-void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv, Tensor starts,
-                        const AttentionDims& dims, const Dropout& d) {
-  check_starts("attention_backward", starts);
-  const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
-  const int64_t K = dims.kv(), group = dims.group();
-  const HeadDims s(dims);
-  parallel_for(dims.B * K, 5 * group * T * T * D, [&](int64_t begin, int64_t end) {
+void run(Queue&, const AttentionBackward& op) {
+  check_starts(op.name, op.starts);
+  const int64_t T = op.dims.T, H = op.dims.H, D = op.dims.D, C = H * D, width = op.dims.qkv_width();
+  const int64_t K = op.dims.kv(), group = op.dims.group();
+  const HeadDims s(op.dims);
+  parallel_for(op.dims.B * K, 5 * group * T * T * D, [&](int64_t begin, int64_t end) {
     const int64_t sums = group > 1 ? s.floats(T) : 0;  // of the group's dk, and of its dv
     const auto memory =
         std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardScratch::floats(s) + 2 * sums));
@@ -152,20 +151,21 @@ void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tens
       if (group > 1) std::fill(dk_sum, dk_sum + 2 * sums, 0.0f);
       for (int64_t h = j % K * group; h < (j % K + 1) * group; h++) {
         const int64_t i = b * H + h, query = row + h * D, output = b * T * C + h * D;
-        const BackwardHead head{{qkv, query, width},
-                                {qkv, keys, width},
-                                {qkv, values, width},
-                                {out, output, C},
-                                {dout, output, C},
-                                {dqkv, query, width},
-                                {dqkv, keys, width},
-                                {dqkv, values, width},
-                                lse.data<float>() + i * T,
-                                delta.data<float>() + i * T,
+        const BackwardHead head{{op.qkv, query, width},
+                                {op.qkv, keys, width},
+                                {op.qkv, values, width},
+                                {op.out, output, C},
+                                {op.dout, output, C},
+                                {op.dqkv, query, width},
+                                {op.dqkv, keys, width},
+                                {op.dqkv, values, width},
+                                op.lse.data<float>() + i * T,
+                                op.delta.data<float>() + i * T,
                                 dk_sum,
                                 dv_sum,
                                 (h + 1) % group == 0};
-        backward_head(scratch, head, qkv.dtype() == DType::f32, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
+        backward_head(scratch, head, op.qkv.dtype() == DType::f32, s, starts_of(op.starts, b),
+                      HeadDropout(op.dropout, op.dims, b, h));
       }
     }
   });

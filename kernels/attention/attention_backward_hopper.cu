@@ -276,22 +276,21 @@ int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& di
   return fit >= dims.group() ? fit : 0;
 }
 
-void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
-                     const AttentionDims& dims, const Dropout& d) {
-  const int64_t accumulators = hopper_backward_accumulators(queue, dims);
+void hopper_backward(Queue queue, const AttentionBackward& op) {
+  const int64_t accumulators = hopper_backward_accumulators(queue, op.dims);
   // Blocks that begin together work on all heads of a group.
-  const int64_t at_once = heads_in_accumulators(dims.B * dims.H, accumulators) / dims.group();
-  AttentionDims owners = dims;
-  owners.H = dims.kv();
+  const int64_t at_once = heads_in_accumulators(op.dims.B * op.dims.H, accumulators) / op.dims.group();
+  AttentionDims owners = op.dims;
+  owners.H = op.dims.kv();
   const HeadOrder order = order_of(owners, tile, std::max<int64_t>(1, at_once));
-  char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
-  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+  char* sums = static_cast<char*>(queue.workspace) + turns_bytes(op.dims);
+  with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue,
-           {"attention_backward", blocks_for(order.blocks(), 1), threads, SharedOffsets<WarpgroupTiles<E, D>>::end},
-           backward_kernel<E, D, dropped>, dqkv.data<E>(), reinterpret_cast<float*>(sums),
-           static_cast<int32_t*>(queue.workspace), accumulators, order, delta.data<float>(), dout.data<E>(),
-           lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+    launch(queue, {op.name, blocks_for(order.blocks(), 1), threads, SharedOffsets<WarpgroupTiles<E, D>>::end},
+           backward_kernel<E, D, dropped>, op.dqkv.data<E>(), reinterpret_cast<float*>(sums),
+           static_cast<int32_t*>(queue.workspace), accumulators, order, op.delta.data<float>(), op.dout.data<E>(),
+           op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout),
+           scale_of(op.dims));
   });
 }
 

@@ -277,19 +277,15 @@ inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
 }
 
 // These serve what fits_tiles accepts, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
-void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                    const Dropout& d);
+void hopper_forward(Queue queue, const AttentionForward& op);
 // The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it,
 // and behind them accumulators of dq for some heads; for none where those of heads that share keys do not fit.
 constexpr int backward_tile = 128;
 int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims);
-void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
-                     const AttentionDims& dims, const Dropout& d);
+void hopper_backward(Queue queue, const AttentionBackward& op);
 
 // These serve every head size and type, without tensor cores: attention_plain.cu.
-void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                   const Dropout& d);
-void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
-                    const AttentionDims& dims, const Dropout& d);
+void plain_forward(Queue queue, const AttentionForward& op);
+void plain_backward(Queue queue, const AttentionBackward& op);
 
 }  // namespace megalith::cuda::attention

@@ -83,18 +83,17 @@ __global__ void __launch_bounds__(threads, blocks)
 }
 }  // namespace
 
-void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                       const Dropout& d) {
-  if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, starts, dims, d);
-  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
-  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+void run(Queue queue, const AttentionForward& op) {
+  if (!fits_tiles(op.dims, {op.out, op.qkv})) return plain_forward(queue, op);
+  if (queue.chip.generation == 9) return hopper_forward(queue, op);
+  with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     using Memory = WarpTiles<E, D>;
     const auto bytes = [](int key_tile) { return Memory::bytes(query_tile) + 4 * Memory::bytes(key_tile); };
     with_rows<blocks, columns * 8>(queue, bytes, [&](auto key_tile) {
-      launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, bytes(key_tile)},
-             forward_kernel<E, D, key_tile, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(),
-             pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+      launch(queue, {op.name, grid_of(op.dims, query_tile), threads, bytes(key_tile)},
+             forward_kernel<E, D, key_tile, dropped>, op.out.data<E>(), op.lse.data<float>(), op.qkv.data<E>(),
+             pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout), scale_of(op.dims));
     });
   });
 }

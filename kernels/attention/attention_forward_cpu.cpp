@@ -106,21 +106,21 @@ void forward_head(const ForwardScratch& scratch, const ForwardHead& head, const 
 }
 }  // namespace
 
-void attention_forward(Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims, const Dropout& d) {
-  check_starts("attention_forward", starts);
-  const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D, width = dims.qkv_width();
-  const HeadDims s(dims);
-  parallel_for(dims.B * H, 2 * T * T * D, [&](int64_t begin, int64_t end) {
+void run(Queue&, const AttentionForward& op) {
+  check_starts(op.name, op.starts);
+  const int64_t T = op.dims.T, H = op.dims.H, D = op.dims.D, C = H * D, width = op.dims.qkv_width();
+  const HeadDims s(op.dims);
+  parallel_for(op.dims.B * H, 2 * T * T * D, [&](int64_t begin, int64_t end) {
     const auto memory = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(ForwardScratch::floats(s)));
     const ForwardScratch scratch(memory.get(), s);
     for (int64_t i = begin; i < end; i++) {
-      const int64_t b = i / H, h = i % H, row = b * T * width, keys = row + C + h / dims.group() * D;
-      const ForwardHead head{{qkv, row + h * D, width},
-                             {qkv, keys, width},
-                             {qkv, keys + dims.kv() * D, width},
-                             {out, b * T * C + h * D, C},
-                             lse.data<float>() + i * T};
-      forward_head(scratch, head, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
+      const int64_t b = i / H, h = i % H, row = b * T * width, keys = row + C + h / op.dims.group() * D;
+      const ForwardHead head{{op.qkv, row + h * D, width},
+                             {op.qkv, keys, width},
+                             {op.qkv, keys + op.dims.kv() * D, width},
+                             {op.out, b * T * C + h * D, C},
+                             op.lse.data<float>() + i * T};
+      forward_head(scratch, head, s, starts_of(op.starts, b), HeadDropout(op.dropout, op.dims, b, h));
     }
   });
 }

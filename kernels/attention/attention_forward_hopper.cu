@@ -112,16 +112,15 @@ __global__ void __launch_bounds__(threads, blocks_of(D, dropped))
 }
 }  // namespace
 
-void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                    const Dropout& d) {
-  const HeadOrder order = order_of(dims, query_tile, heads_in_l2(dims.T, dims.D));
-  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+void hopper_forward(Queue queue, const AttentionForward& op) {
+  const HeadOrder order = order_of(op.dims, query_tile, heads_in_l2(op.dims.T, op.dims.D));
+  with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue,
-           {"attention_forward", blocks_for(order.blocks(), 1), threads,
-            shared_bytes<WarpgroupTiles<E, D>, key_tile_of(D, dropped)>},
-           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), order,
-           heads_of(dims), mask_of(d), scale_of(dims));
+    launch(
+        queue,
+        {op.name, blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>, key_tile_of(D, dropped)>},
+        forward_kernel<E, D, dropped>, op.out.data<E>(), op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts),
+        order, heads_of(op.dims), mask_of(op.dropout), scale_of(op.dims));
   });
 }
 

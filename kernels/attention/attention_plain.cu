@@ -237,33 +237,34 @@ int64_t shared_bytes(Queue queue, const char* name, int64_t fixed, int64_t tenso
 }
 }  // namespace
 
-void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
-                   const Dropout& d) {
-  const char* name = "attention_forward";
-  const int64_t shared = shared_bytes(queue, name, sizeof(ForwardShared), 1, dims.D);
-  with_compute_type(qkv.dtype(), [&](auto tag) {
+void plain_forward(Queue queue, const AttentionForward& op) {
+  const int64_t shared = shared_bytes(queue, op.name, sizeof(ForwardShared), 1, op.dims.D);
+  with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    with_mask(d, [&](auto dropped) {
-      launch(queue, {name, grid_of(dims, tile), threads, shared}, forward_kernel<E, dropped>, out.data<E>(),
-             lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+    with_mask(op.dropout, [&](auto dropped) {
+      launch(queue, {op.name, grid_of(op.dims, tile), threads, shared}, forward_kernel<E, dropped>, op.out.data<E>(),
+             op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout),
+             scale_of(op.dims));
     });
   });
 }
 
-void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
-                    const AttentionDims& dims, const Dropout& d) {
-  const char* name = "attention_backward";
-  const auto shared = [&](int64_t sums) { return shared_bytes(queue, name, sizeof(BackwardShared), sums, dims.D); };
+void plain_backward(Queue queue, const AttentionBackward& op) {
+  const auto shared = [&](int64_t sums) {
+    return shared_bytes(queue, op.name, sizeof(BackwardShared), sums, op.dims.D);
+  };
   const int64_t of_keys = shared(2), of_queries = shared(1);
-  with_compute_type(qkv.dtype(), [&](auto tag) {
+  with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    with_mask(d, [&](auto dropped) {
-      launch(queue, {name, grid_of(dims, tile, dims.kv()), threads, of_keys}, backward_kernel<E, true, dropped>,
-             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
-             heads_of(dims), mask_of(d), scale_of(dims));
-      launch(queue, {name, grid_of(dims, tile, dims.kv()), threads, of_queries}, backward_kernel<E, false, dropped>,
-             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
-             heads_of(dims), mask_of(d), scale_of(dims));
+    with_mask(op.dropout, [&](auto dropped) {
+      launch(queue, {op.name, grid_of(op.dims, tile, op.dims.kv()), threads, of_keys},
+             backward_kernel<E, true, dropped>, op.dqkv.data<E>(), op.delta.data<float>(), op.dout.data<E>(),
+             op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout),
+             scale_of(op.dims));
+      launch(queue, {op.name, grid_of(op.dims, tile, op.dims.kv()), threads, of_queries},
+             backward_kernel<E, false, dropped>, op.dqkv.data<E>(), op.delta.data<float>(), op.dout.data<E>(),
+             op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout),
+             scale_of(op.dims));
     });
   });
 }

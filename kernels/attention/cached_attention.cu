@@ -92,27 +92,27 @@ __global__ void __launch_bounds__(threads) attend_kernel(E* out, const E* qkv, c
 }
 }  // namespace
 
-void keep_keys_values(Queue queue, Tensor cache, Tensor qkv, Tensor rows) {
-  with_compute_type(cache.dtype(), [&](auto tag) {
+void run(Queue queue, const KeepKeysValues& op) {
+  with_compute_type(op.cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    launch(queue, {"keep_keys_values", blocks_for(qkv.rows(), 1), threads}, keep_kernel<E>, cache.data<E>(),
-           qkv.data<E>(), rows.data<int32_t>(), sizes_of(cache, qkv));
+    launch(queue, {op.name, blocks_for(op.qkv.rows(), 1), threads}, keep_kernel<E>, op.cache.data<E>(),
+           op.qkv.data<E>(), op.rows.data<int32_t>(), sizes_of(op.cache, op.qkv));
   });
 }
 
-void cached_attention(Queue queue, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest) {
-  const CacheSizes sizes = sizes_of(cache, qkv);
+void run(Queue queue, const CachedAttention& op) {
+  const CacheSizes sizes = sizes_of(op.cache, op.qkv);
   CHECK(sizes.H < 65536, "cached_attention of {} heads; a launch takes 65535", sizes.H);
-  const int64_t shared = (warps * sizes.D + longest) * static_cast<int64_t>(sizeof(float));
+  const int64_t shared = (warps * sizes.D + op.longest) * static_cast<int64_t>(sizeof(float));
   CHECK(
       shared + 1024 <= queue.chip.shared_memory,
       "cached_attention over {} positions: their scores take {} bytes of shared memory, and a block of this GPU has {}",
-      longest, shared, queue.chip.shared_memory);
-  with_compute_type(cache.dtype(), [&](auto tag) {
+      op.longest, shared, queue.chip.shared_memory);
+  with_compute_type(op.cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    const dim3 grid(blocks_for(qkv.rows(), 1), static_cast<unsigned>(sizes.H), 1);
-    launch(queue, {"cached_attention", grid, threads, static_cast<int>(shared)}, attend_kernel<E>, out.data<E>(),
-           qkv.data<E>(), cache.data<E>(), rows.data<int32_t>(), sizes, longest,
+    const dim3 grid(blocks_for(op.qkv.rows(), 1), static_cast<unsigned>(sizes.H), 1);
+    launch(queue, {op.name, grid, threads, static_cast<int>(shared)}, attend_kernel<E>, op.out.data<E>(),
+           op.qkv.data<E>(), op.cache.data<E>(), op.rows.data<int32_t>(), sizes, op.longest,
            1.0f / std::sqrt(static_cast<float>(sizes.D)));
   });
 }

@@ -11,24 +11,35 @@
 
 namespace megalith {
 
-// Writes the keys and values of each row to its slot and position; qkv (N, (H + 2K) * D): row = q of all heads, then k,
-// then v. No two rows have the same slot and position. f32, bf16 or f16.
-void keep_keys_values(Stream& s, Tensor cache, Tensor qkv, Tensor rows);
+// Keeps the keys and values of each row in its slot at its position. No two rows have the same slot and position. f32,
+// bf16 or f16.
+struct KeepKeysValues {
+  static constexpr const char* name = "keep_keys_values";
+  Tensor cache;  // those of the rows are written
+  Tensor qkv;    // (N, (H + 2K) * D): row = q of all heads, then k, then v
+  Tensor rows;   // (N, 2) i32
+};
 
-// Writes out (N, H*D): for each head h, with q from qkv and k, v of head h / (H / K) from the row's
-// slot in the cache,
+// For each head h, with q from qkv and k, v of head h / (H / K) from the row's slot in the cache,
 //   S[j] = q . k_j / sqrt(D) for j <= position,  out = sum_j softmax(S)[j] v_j.
 // Sums are in f32, and a row's bits do not depend on the other rows.
-void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest);
+struct CachedAttention {
+  static constexpr const char* name = "cached_attention";
+  Tensor out;  // (N, H*D), written
+  Tensor qkv, cache, rows;
+  int64_t longest;
+};
 
 // Arguments are checked. A row outside the cache is an Error on the CPU; a GPU writes NaN for it and stores nothing.
+void launch(Stream& s, const KeepKeysValues& op);
+void launch(Stream& s, const CachedAttention& op);
 namespace cpu {
-void keep_keys_values(Tensor cache, Tensor qkv, Tensor rows);
-void cached_attention(Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest);
+void run(Queue& queue, const KeepKeysValues& op);
+void run(Queue& queue, const CachedAttention& op);
 }  // namespace cpu
 namespace cuda {
-void keep_keys_values(Queue queue, Tensor cache, Tensor qkv, Tensor rows);
-void cached_attention(Queue queue, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest);
+void run(Queue queue, const KeepKeysValues& op);
+void run(Queue queue, const CachedAttention& op);
 }  // namespace cuda
 
 }  // namespace megalith

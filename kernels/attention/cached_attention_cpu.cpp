@@ -47,16 +47,16 @@ void attend(E* out, const E* q, const E* k, const E* v, int64_t n, int64_t D, fl
 }
 }  // namespace
 
-void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
-  const Shape& shape = cache_.shape();
-  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = K * D;
-  const int64_t width = qkv_.cols(), first = width - 2 * A;
-  const int32_t* rows = rows_.data<int32_t>();
-  check_rows("keep_keys_values", rows, N, slots, T);
-  with_compute_type(cache_.dtype(), [&](auto tag) {
+void run(Queue&, const KeepKeysValues& op) {
+  const Shape& shape = op.cache.shape();
+  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = op.qkv.rows(), A = K * D;
+  const int64_t width = op.qkv.cols(), first = width - 2 * A;
+  const int32_t* rows = op.rows.data<int32_t>();
+  check_rows(op.name, rows, N, slots, T);
+  with_compute_type(op.cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    E* cache = cache_.data<E>();
-    const E* qkv = qkv_.data<E>();
+    E* cache = op.cache.data<E>();
+    const E* qkv = op.qkv.data<E>();
     parallel_for(N, 2 * A, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++)
         for (int64_t kind = 0; kind < 2; kind++)
@@ -67,23 +67,23 @@ void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
   });
 }
 
-void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int64_t longest) {
-  const Shape& shape = cache_.shape();
-  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = qkv_.rows();
-  const int64_t width = qkv_.cols(), A = width - 2 * K * D, H = A / D, group = H / K;
-  const int32_t* rows = rows_.data<int32_t>();
-  check_rows("cached_attention", rows, N, slots, longest);
-  with_compute_type(cache_.dtype(), [&](auto tag) {
+void run(Queue&, const CachedAttention& op) {
+  const Shape& shape = op.cache.shape();
+  const int64_t slots = shape[0] / 2, K = shape[1], T = shape[2], D = shape[3], N = op.qkv.rows();
+  const int64_t width = op.qkv.cols(), A = width - 2 * K * D, H = A / D, group = H / K;
+  const int32_t* rows = op.rows.data<int32_t>();
+  check_rows(op.name, rows, N, slots, op.longest);
+  with_compute_type(op.cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    E* out = out_.data<E>();
-    const E *qkv = qkv_.data<E>(), *cache = cache_.data<E>();
-    parallel_for(N * H, 2 * longest * D, [=](int64_t begin, int64_t end) {
-      std::vector<float> scratch(static_cast<size_t>(longest + D));
+    E* out = op.out.data<E>();
+    const E *qkv = op.qkv.data<E>(), *cache = op.cache.data<E>();
+    parallel_for(N * H, 2 * op.longest * D, [=](int64_t begin, int64_t end) {
+      std::vector<float> scratch(static_cast<size_t>(op.longest + D));
       for (int64_t i = begin; i < end; i++) {
         const int64_t n = i / H, h = i % H, slot = rows[2 * n];
         const E *keys = cache + (slot * K + h / group) * T * D, *values = keys + slots * K * T * D;
         attend(out + n * A + h * D, qkv + n * width + h * D, keys, values, rows[2 * n + 1] + 1, D, scratch.data(),
-               scratch.data() + longest);
+               scratch.data() + op.longest);
       }
     });
   });

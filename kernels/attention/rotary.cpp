@@ -23,22 +23,17 @@ Rotation make_rotation(int64_t pairs, double base, const RotaryScaling& scaling)
   return rotation;
 }
 
-void rotate(Stream& s, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward) {
-  const char* op = "rotate";
-  const int64_t heads = dims.H + dims.kv(), P = rotation.pairs, N = qkv.rows();
-  expect_compute(op, "qkv", qkv);
-  expect_matrix(op, "qkv", qkv, qkv.dtype(), dims.B * dims.T, dims.qkv_width());
-  CHECK(1 <= P && 2 * P <= dims.D, "{}: {} pairs of features in heads of {}", op, P, dims.D);
-  if (!positions.starts.empty()) expect(op, "starts", positions.starts, DType::i32, {dims.B, dims.T});
-  if (!positions.rows.empty()) expect(op, "rows", positions.rows, DType::i32, {N, 2});
+void launch(Stream& s, const Rotate& op) {
+  const int64_t heads = op.dims.H + op.dims.kv(), P = op.rotation.pairs, N = op.qkv.rows();
+  expect_compute(op.name, "qkv", op.qkv);
+  expect_matrix(op.name, "qkv", op.qkv, op.qkv.dtype(), op.dims.B * op.dims.T, op.dims.qkv_width());
+  CHECK(1 <= P && 2 * P <= op.dims.D, "{}: {} pairs of features in heads of {}", op.name, P, op.dims.D);
+  if (!op.positions.starts.empty()) expect(op.name, "starts", op.positions.starts, DType::i32, {op.dims.B, op.dims.T});
+  if (!op.positions.rows.empty()) expect(op.name, "rows", op.positions.rows, DType::i32, {N, 2});
   const double turned = static_cast<double>(N * heads * P);
   const double bytes =
-      4 * turned * static_cast<double>(size_of(qkv.dtype())) + bytes_of({positions.starts, positions.rows});
-  s.launch(
-      op, {6 * turned + 30 * static_cast<double>(N * P), bytes}, {qkv},
-      [=] { cpu::rotate(qkv, dims, rotation, positions, forward); },
-      [=](auto queue) { cuda::rotate(queue, qkv, dims, rotation, positions, forward); });
+      4 * turned * static_cast<double>(size_of(op.qkv.dtype())) + bytes_of({op.positions.starts, op.positions.rows});
+  s.launch(op, {6 * turned + 30 * static_cast<double>(N * P), bytes}, {op.qkv});
 }
 
 }  // namespace megalith

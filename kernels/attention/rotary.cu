@@ -45,24 +45,23 @@ __global__ void __launch_bounds__(threads) rotate_kernel(E* qkv, Rows s, Rotatio
 }
 }  // namespace
 
-void rotate(Queue queue, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward) {
-  const Rows rows{.N = qkv.rows(),
-                  .T = dims.T,
-                  .heads = dims.H + dims.kv(),
-                  .D = dims.D,
-                  .width = dims.qkv_width(),
-                  .starts = positions.starts.data_or_null<int32_t>(),
-                  .rows = positions.rows.data_or_null<int32_t>()};
+void run(Queue queue, const Rotate& op) {
+  const Rows rows{.N = op.qkv.rows(),
+                  .T = op.dims.T,
+                  .heads = op.dims.H + op.dims.kv(),
+                  .D = op.dims.D,
+                  .width = op.dims.qkv_width(),
+                  .starts = op.positions.starts.data_or_null<int32_t>(),
+                  .rows = op.positions.rows.data_or_null<int32_t>()};
   if (rows.N == 0) return;
-  with_compute_type(qkv.dtype(), [&](auto tag) {
+  with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     constexpr int most = 16 / sizeof(E);
-    const bool vectors = aligned(qkv.raw()) && rotation.pairs % most == 0 && dims.D % most == 0;
+    const bool vectors = aligned(op.qkv.raw()) && op.rotation.pairs % most == 0 && op.dims.D % most == 0;
     with_width<most>(vectors, [&](auto n) {
-      const int64_t units = rows.N * (rotation.pairs / n) * ceil_div(rows.heads, heads_each);
-      launch(queue, {"rotate", blocks_for(units, threads), threads}, rotate_kernel<E, n>, qkv.data<E>(), rows, rotation,
-             forward ? 1.0f : -1.0f);
+      const int64_t units = rows.N * (op.rotation.pairs / n) * ceil_div(rows.heads, heads_each);
+      launch(queue, {op.name, blocks_for(units, threads), threads}, rotate_kernel<E, n>, op.qkv.data<E>(), rows,
+             op.rotation, op.forward ? 1.0f : -1.0f);
     });
   });
 }

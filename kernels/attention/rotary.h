@@ -34,10 +34,16 @@ struct RowPositions {
   Tensor starts{}, rows{};
 };
 
-// Turns q and k in qkv (N, (H + 2K) D), as attention_forward takes it, in place; v stays. Unless `forward` by the
-// opposite angles, which is the adjoint: it makes the gradient of the turned q and k that of q and k. f32, bf16 or f16.
-void rotate(Stream& s, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward);
+// Turns q and k by the angles of their rows; v stays.
+struct Rotate {
+  static constexpr const char* name = "rotate";
+  Tensor qkv;  // (N, (H + 2K) D), as AttentionForward takes it, in place; f32, bf16 or f16
+  AttentionDims dims;
+  Rotation rotation;
+  RowPositions positions;
+  // False: by the opposite angles, which is the adjoint: it makes the gradient of the turned q and k that of q and k.
+  bool forward;
+};
 
 struct Turn {
   float cos, sin;
@@ -55,13 +61,12 @@ constexpr Turn turn_of(uint32_t phase) {
   return {(quarter + 1) & 2 ? -c : c, quarter & 2 ? -d : d};
 }
 
+void launch(Stream& s, const Rotate& op);
 namespace cpu {
-void rotate(Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward);
+void run(Queue& queue, const Rotate& op);
 }  // namespace cpu
 namespace cuda {
-void rotate(Queue queue, Tensor qkv, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward);
+void run(Queue queue, const Rotate& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -3,15 +3,16 @@
 
 namespace megalith::cpu {
 
-void rotate(Tensor qkv_, const AttentionDims& dims, const Rotation& rotation, const RowPositions& positions,
-            bool forward) {
-  const int32_t *starts = positions.starts.data_or_null<int32_t>(), *rows = positions.rows.data_or_null<int32_t>();
-  const int64_t T = dims.T, D = dims.D, P = rotation.pairs, heads = dims.H + dims.kv(), width = dims.qkv_width();
-  with_compute_type(qkv_.dtype(), [&](auto tag) {
+void run(Queue&, const Rotate& op) {
+  const int32_t *starts = op.positions.starts.data_or_null<int32_t>(),
+                *rows = op.positions.rows.data_or_null<int32_t>();
+  const int64_t T = op.dims.T, D = op.dims.D, P = op.rotation.pairs, heads = op.dims.H + op.dims.kv(),
+                width = op.dims.qkv_width();
+  with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    E* qkv = qkv_.data<E>();
-    const Rotation* of = &rotation;
-    parallel_for(qkv_.rows(), (4 * heads + 20) * P, [=](int64_t begin, int64_t end) {
+    E* qkv = op.qkv.data<E>();
+    const Rotation* of = &op.rotation;
+    parallel_for(op.qkv.rows(), (4 * heads + 20) * P, [=](int64_t begin, int64_t end) {
       float cosines[Rotation::most_pairs], sines[Rotation::most_pairs];
       for (int64_t n = begin; n < end; n++) {
         const int64_t position = rows ? rows[2 * n + 1] : n % T - (starts ? starts[n] : 0);
@@ -19,7 +20,7 @@ void rotate(Tensor qkv_, const AttentionDims& dims, const Rotation& rotation, co
         for (int64_t i = 0; i < P; i++) {
           const Turn turn = turn_of(static_cast<uint32_t>(static_cast<uint64_t>(position) * of->turns[i] >> 32));
           cosines[i] = turn.cos;
-          sines[i] = forward ? turn.sin : -turn.sin;
+          sines[i] = op.forward ? turn.sin : -turn.sin;
         }
         for (int64_t h = 0; h < heads; h++) {
           E *x = qkv + n * width + h * D, *y = x + P;

@@ -4,13 +4,11 @@
 
 namespace megalith {
 
-void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d) {
-  expect_compute("dropout", "x", x);
-  expect("dropout", "y", y, x.dtype(), x.shape());
-  expect_dropout("dropout", d);
-  s.launch(
-      "dropout", {.flops = numel_of(x), .bytes = bytes_of({x, y})}, {y}, [=] { cpu::dropout(y, x, d); },
-      [=](auto queue) { cuda::dropout(queue, y, x, d); });
+void launch(Stream& s, const ApplyDropout& op) {
+  expect_compute(op.name, "x", op.x);
+  expect(op.name, "y", op.y, op.x.dtype(), op.x.shape());
+  expect_dropout(op.name, op.dropout);
+  s.launch(op, {.flops = numel_of(op.x), .bytes = bytes_of({op.x, op.y})}, {op.y});
 }
 
 void write_drawn(Tensor drawn, const Dropout& d) {

@@ -51,16 +51,20 @@ constexpr uint64_t drawn_number(const int32_t* drawn, int64_t row) {
   return uint64_t{static_cast<uint32_t>(drawn[2 * row + 1])} << 32 | static_cast<uint32_t>(drawn[2 * row]);
 }
 
-// y = mask * x / (1 - p); y and x may be the same memory. Serves forward and backward.
-//   y, x: (N, C), f32, bf16 or f16.
-void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d);
+// y = mask * x / (1 - p), forward and backward. On GPUs the masks are the CPU's.
+struct ApplyDropout {
+  static constexpr const char* name = "dropout";
+  Tensor y;  // (N, C), written; may be x's memory
+  Tensor x;  // (N, C); f32, bf16 or f16
+  Dropout dropout;
+};
 
+void launch(Stream& s, const ApplyDropout& op);
 namespace cpu {
-void dropout(Tensor y, Tensor x, const Dropout& d);
+void run(Queue& queue, const ApplyDropout& op);
 }  // namespace cpu
 namespace cuda {
-// Draws the CPU's masks.
-void dropout(Queue queue, Tensor y, Tensor x, const Dropout& d);
+void run(Queue queue, const ApplyDropout& op);
 }  // namespace cuda
 
 }  // namespace megalith

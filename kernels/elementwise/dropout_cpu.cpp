@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/residual.h"
 #include "kernels/loops/column_sums_cpu.h"
 #include "kernels/loops/loops_cpu.h"
 
@@ -29,26 +30,27 @@ void masked_rows(T* y, const R* x, int64_t N, int64_t C, const Dropout& d) {
 }
 }  // namespace
 
-void dropout(Tensor y, Tensor x, const Dropout& d) {
-  if (!d.active()) {
-    if (y.raw() != x.raw()) copy(y, x);
+void run(Queue& queue, const ApplyDropout& op) {
+  if (!op.dropout.active()) {
+    if (op.y.raw() != op.x.raw()) run(queue, Copy{.y = op.y, .x = op.x});
     return;
   }
-  with_residual_types(y.dtype(), x.dtype(),
-                      [&]<class T, class R>(T, R) { masked_rows(y.data<T>(), x.data<R>(), x.rows(), x.cols(), d); });
+  with_residual_types(op.y.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    masked_rows(op.y.data<T>(), op.x.data<R>(), op.x.rows(), op.x.cols(), op.dropout);
+  });
 }
 
-void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) {
-  with_residual_types(h.dtype(), x.dtype(),
-                      [&]<class T, class R>(T, R) { residual_rows<T, R>(y, x, h, b, d, 0, [](int64_t, R*) {}); });
+void run(Queue&, const ResidualForward& op) {
+  with_residual_types(op.h.dtype(), op.x.dtype(),
+                      [&]<class T, class R>(T, R) { residual_rows<T, R>(op, 0, [](int64_t, R*) {}); });
 }
 
-void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
-  dropout(dh, dy, d);
-  if (db.empty()) return;
-  with_compute_type(dh.dtype(), [&](auto tag) {
+void run(Queue& queue, const ResidualBackward& op) {
+  run(queue, ApplyDropout{.y = op.dh, .x = op.dy, .dropout = op.dropout});
+  if (op.db.empty()) return;
+  with_compute_type(op.dh.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    column_sums<T>(db.data<float>(), dh.data<T>(), dh.rows(), dh.cols());
+    column_sums<T>(op.db.data<float>(), op.dh.data<T>(), op.dh.rows(), op.dh.cols());
   });
 }
 

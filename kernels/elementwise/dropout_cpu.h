@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise/dropout.h"
 #include "kernels/elementwise/philox.h"
+#include "kernels/elementwise/residual.h"
 #include "kernels/loops/loops_cpu.h"
 
 namespace megalith::cpu {
@@ -93,14 +94,13 @@ template <class T, class R>
 
 // Calls end_row(n, y) for every row after residual_row has written it.
 template <class T, class R, class End>
-void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const Tensor& b_, const Dropout& d,
-                   int64_t more_work, End&& end_row) {
-  R* y = y_.data<R>();
-  const R* x = x_.data<R>();
-  const int64_t N = x_.rows(), C = x_.cols();
-  const std::vector<T> zeros(static_cast<size_t>(b_.empty() ? C : 0));
-  const T *h = h_.data<T>(), *b = b_.empty() ? zeros.data() : b_.data<T>();
-  if (!d.active()) {
+void residual_rows(const ResidualForward& op, int64_t more_work, End&& end_row) {
+  R* y = op.y.data<R>();
+  const R* x = op.x.data<R>();
+  const int64_t N = op.x.rows(), C = op.x.cols();
+  const std::vector<T> zeros(static_cast<size_t>(op.b.empty() ? C : 0));
+  const T *h = op.h.data<T>(), *b = op.b.empty() ? zeros.data() : op.b.data<T>();
+  if (!op.dropout.active()) {
     parallel_for(N, C + more_work, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         residual_row(y + n * C, x + n * C, h + n * C, b, C);
@@ -109,7 +109,7 @@ void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const T
     });
     return;
   }
-  const DropoutMask mask(d);
+  const DropoutMask mask(op.dropout);
   const uint64_t first_row = mask.first_row();
   parallel_for(N, C * draw_work + more_work, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {

@@ -136,41 +136,41 @@ void add_to(Queue queue, const Tensor& y, const Tensor& x) {
 }
 }  // namespace
 
-void fill(Queue queue, Tensor y, double value) {
-  if (y.numel() == 0) return;
-  switch (y.dtype()) {
-    case DType::f32: return fill_with(queue, y, static_cast<float>(value));
-    case DType::bf16: return fill_with(queue, y, bfloat16(static_cast<float>(value)).bits);
-    case DType::f16: return fill_with(queue, y, float16(static_cast<float>(value)).bits);
-    case DType::f64: return fill_with(queue, y, value);
-    case DType::i32: return fill_with(queue, y, static_cast<int32_t>(value));
+void run(Queue queue, const Fill& op) {
+  if (op.y.numel() == 0) return;
+  switch (op.y.dtype()) {
+    case DType::f32: return fill_with(queue, op.y, static_cast<float>(op.value));
+    case DType::bf16: return fill_with(queue, op.y, bfloat16(static_cast<float>(op.value)).bits);
+    case DType::f16: return fill_with(queue, op.y, float16(static_cast<float>(op.value)).bits);
+    case DType::f64: return fill_with(queue, op.y, op.value);
+    case DType::i32: return fill_with(queue, op.y, static_cast<int32_t>(op.value));
   }
 }
 
-void copy(Queue queue, Tensor y, Tensor x) {
-  if (y.numel() == 0) return;
-  if (y.dtype() == x.dtype()) {
-    switch (size_of(y.dtype())) {
-      case 2: return copy_as<uint16_t, uint16_t>(queue, y, x);
-      case 4: return copy_as<uint32_t, uint32_t>(queue, y, x);
-      default: return copy_as<uint64_t, uint64_t>(queue, y, x);
+void run(Queue queue, const Copy& op) {
+  if (op.y.numel() == 0) return;
+  if (op.y.dtype() == op.x.dtype()) {
+    switch (size_of(op.y.dtype())) {
+      case 2: return copy_as<uint16_t, uint16_t>(queue, op.y, op.x);
+      case 4: return copy_as<uint32_t, uint32_t>(queue, op.y, op.x);
+      default: return copy_as<uint64_t, uint64_t>(queue, op.y, op.x);
     }
   }
-  if (y.dtype() == DType::f32)
-    return with_16_bits(x.dtype(), [&](auto tag) { convert_parts<float, decltype(tag)>(queue, y, x); });
-  with_16_bits(y.dtype(), [&](auto tag) { convert_parts<decltype(tag), float>(queue, y, x); });
+  if (op.y.dtype() == DType::f32)
+    return with_16_bits(op.x.dtype(), [&](auto tag) { convert_parts<float, decltype(tag)>(queue, op.y, op.x); });
+  with_16_bits(op.y.dtype(), [&](auto tag) { convert_parts<decltype(tag), float>(queue, op.y, op.x); });
 }
 
-void sum_rows(Queue queue, Tensor y, Tensor x, bool add) {
-  if (y.numel() == 0) return;
-  if (y.dtype() == DType::f32) return sum_rows_to<float>(queue, y, x, add);
-  sum_rows_to<bfloat16>(queue, y, x, add);
+void run(Queue queue, const SumRows& op) {
+  if (op.y.numel() == 0) return;
+  if (op.y.dtype() == DType::f32) return sum_rows_to<float>(queue, op.y, op.x, op.add);
+  sum_rows_to<bfloat16>(queue, op.y, op.x, op.add);
 }
 
-void add(Queue queue, Tensor y, Tensor x) {
-  if (y.numel() == 0) return;
-  if (y.dtype() == DType::f64) return add_to<double>(queue, y, x);
-  with_compute_type(y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, y, x); });
+void run(Queue queue, const Add& op) {
+  if (op.y.numel() == 0) return;
+  if (op.y.dtype() == DType::f64) return add_to<double>(queue, op.y, op.x);
+  with_compute_type(op.y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, op.y, op.x); });
 }
 
 // --- Sums of all elements in f64, in two launches: each block writes one, then one block adds them.
@@ -231,19 +231,14 @@ __global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, ui
 }
 }  // namespace
 
-void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale) {
-  sum_into<false>(queue, "accumulate_sum", out, x, scale);
-}
-void accumulate_square_sum(Queue queue, Tensor out, Tensor x) {
-  sum_into<true>(queue, "accumulate_square_sum", out, x, 1);
-}
+void run(Queue queue, const AccumulateSum& op) { sum_into<false>(queue, op.name, op.out, op.x, op.scale); }
+void run(Queue queue, const AccumulateSquareSum& op) { sum_into<true>(queue, op.name, op.out, op.x, 1); }
 
-void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
-                 const Columns& columns) {
-  const int64_t n = y.numel();
+void run(Queue queue, const NormalFill& op) {
+  const int64_t n = op.y.numel();
   if (n == 0) return;
-  launch(queue, {"normal_fill", blocks_for(n, threads), threads}, normal_kernel, y.data<float>(), n, seed, stream,
-         begin, std, columns);
+  launch(queue, {op.name, blocks_for(n, threads), threads}, normal_kernel, op.y.data<float>(), n, op.seed, op.stream,
+         op.begin, op.std, op.columns);
 }
 
 }  // namespace megalith::cuda

@@ -9,48 +9,86 @@
 namespace megalith {
 
 // y = value; any dtype.
-void fill(Stream& s, Tensor y, double value);
+struct Fill {
+  static constexpr const char* name = "fill";
+  Tensor y;  // written
+  double value;
+};
 
 // y = x, converted when one is f32 and the other bf16 or f16; one may then be the front of the other's memory.
-void copy(Stream& s, Tensor y, Tensor x);
+struct Copy {
+  static constexpr const char* name = "copy";
+  Tensor y;  // written
+  Tensor x;
+};
 
-// y += x; y f32, bf16, f16 or f64, x of the same dtype.
-void add(Stream& s, Tensor y, Tensor x);
+// y += x.
+struct Add {
+  static constexpr const char* name = "add";
+  Tensor y;  // accumulates; f32, bf16, f16 or f64
+  Tensor x;  // of y's dtype
+};
 
-// y = or += the sum of the rows of x, added in f32 in order; y (n) f32 or bf16, x (R, n) bf16.
-void sum_rows(Stream& s, Tensor y, Tensor x, bool add);
+// The sum of the rows of x, added in f32 in order.
+struct SumRows {
+  static constexpr const char* name = "sum_rows";
+  Tensor y;  // (n) f32 or bf16; written, or accumulates if `add`
+  Tensor x;  // (R, n) bf16
+  bool add;
+};
 
-// out (1) f64 += scale * sum(x); x f32.
-void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
+// out += scale * sum(x).
+struct AccumulateSum {
+  static constexpr const char* name = "accumulate_sum";
+  Tensor out;  // (1) f64, accumulates
+  Tensor x;    // f32
+  double scale;
+};
 
-// out (1) f64 += sum(x^2); x f32.
-void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
+// out += sum(x^2).
+struct AccumulateSquareSum {
+  static constexpr const char* name = "accumulate_square_sum";
+  Tensor out;  // (1) f64, accumulates
+  Tensor x;    // f32
+};
 
 // y[i] = std * normal(index in the whole parameter), a pure function of (seed, stream, index), so that any range of any
-// split can be initialised anywhere. y f32 is elements [begin, begin + y.numel()) of the flattened (rows,
-// columns.count) matrix of these columns of a (rows, columns.total) one; with all columns or none given, the index is
-// begin + i.
-void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns = {});
+// split can be initialised anywhere. y is elements [begin, begin + y.numel()) of the flattened (rows, columns.count)
+// matrix of these columns of a (rows, columns.total) one; with all columns or none given, the index is begin + i. GPUs
+// use the CPU's random words; their log, sin and cos in f64 may make a number differ in the last bit.
+struct NormalFill {
+  static constexpr const char* name = "normal_fill";
+  Tensor y;  // f32, written
+  uint64_t seed, stream;
+  int64_t begin;
+  double std;
+  Columns columns{};
+};
 
+void launch(Stream& s, const Fill& op);
+void launch(Stream& s, const Copy& op);
+void launch(Stream& s, const Add& op);
+void launch(Stream& s, const SumRows& op);
+void launch(Stream& s, const AccumulateSum& op);
+void launch(Stream& s, const AccumulateSquareSum& op);
+void launch(Stream& s, const NormalFill& op);
 namespace cpu {
-void fill(Tensor y, double value);
-void copy(Tensor y, Tensor x);
-void add(Tensor y, Tensor x);
-void sum_rows(Tensor y, Tensor x, bool add);
-void accumulate_sum(Tensor out, Tensor x, double scale);
-void accumulate_square_sum(Tensor out, Tensor x);
-void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
+void run(Queue& queue, const Fill& op);
+void run(Queue& queue, const Copy& op);
+void run(Queue& queue, const Add& op);
+void run(Queue& queue, const SumRows& op);
+void run(Queue& queue, const AccumulateSum& op);
+void run(Queue& queue, const AccumulateSquareSum& op);
+void run(Queue& queue, const NormalFill& op);
 }  // namespace cpu
 namespace cuda {
-void fill(Queue queue, Tensor y, double value);
-void copy(Queue queue, Tensor y, Tensor x);
-void add(Queue queue, Tensor y, Tensor x);
-void sum_rows(Queue queue, Tensor y, Tensor x, bool add);
-void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale);
-void accumulate_square_sum(Queue queue, Tensor out, Tensor x);
-// Uses the CPU's random words; log, sin and cos are the device's in f64, so a number may differ in the last bit.
-void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
-                 const Columns& columns);
+void run(Queue queue, const Fill& op);
+void run(Queue queue, const Copy& op);
+void run(Queue queue, const Add& op);
+void run(Queue queue, const SumRows& op);
+void run(Queue queue, const AccumulateSum& op);
+void run(Queue queue, const AccumulateSquareSum& op);
+void run(Queue queue, const NormalFill& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -100,46 +100,46 @@ double block_sum(const float* x, int64_t n, F&& f) {
 }
 }  // namespace
 
-void fill(Tensor y, double value) {
-  switch (y.dtype()) {
-    case DType::f32: fill_with(y, static_cast<float>(value)); break;
-    case DType::bf16: fill_with(y, bfloat16(static_cast<float>(value))); break;
-    case DType::f16: fill_with(y, float16(static_cast<float>(value))); break;
-    case DType::f64: fill_with(y, value); break;
-    case DType::i32: fill_with(y, static_cast<int32_t>(value)); break;
+void run(Queue&, const Fill& op) {
+  switch (op.y.dtype()) {
+    case DType::f32: fill_with(op.y, static_cast<float>(op.value)); break;
+    case DType::bf16: fill_with(op.y, bfloat16(static_cast<float>(op.value))); break;
+    case DType::f16: fill_with(op.y, float16(static_cast<float>(op.value))); break;
+    case DType::f64: fill_with(op.y, op.value); break;
+    case DType::i32: fill_with(op.y, static_cast<int32_t>(op.value)); break;
   }
 }
 
-void copy(Tensor y, Tensor x) {
-  if (y.dtype() == x.dtype()) {
-    char* to = static_cast<char*>(y.raw());
-    const char* from = static_cast<const char*>(x.raw());
-    parallel_for(y.bytes(), 1, [=](int64_t begin, int64_t end) {
+void run(Queue&, const Copy& op) {
+  if (op.y.dtype() == op.x.dtype()) {
+    char* to = static_cast<char*>(op.y.raw());
+    const char* from = static_cast<const char*>(op.x.raw());
+    parallel_for(op.y.bytes(), 1, [=](int64_t begin, int64_t end) {
       std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
     });
-  } else if (y.dtype() == DType::f32) {
-    with_16_bits(x.dtype(), [&]<class From>(From) { convert_parts<float, From>(y, x); });
+  } else if (op.y.dtype() == DType::f32) {
+    with_16_bits(op.x.dtype(), [&]<class From>(From) { convert_parts<float, From>(op.y, op.x); });
   } else {
-    with_16_bits(y.dtype(), [&]<class To>(To) { convert_parts<To, float>(y, x); });
+    with_16_bits(op.y.dtype(), [&]<class To>(To) { convert_parts<To, float>(op.y, op.x); });
   }
 }
 
-void add(Tensor y, Tensor x) {
-  if (y.dtype() == DType::f64) return add_to<double>(y, x);
-  with_compute_type(y.dtype(), [&]<class T>(T) { add_to<T>(y, x); });
+void run(Queue&, const Add& op) {
+  if (op.y.dtype() == DType::f64) return add_to<double>(op.y, op.x);
+  with_compute_type(op.y.dtype(), [&]<class T>(T) { add_to<T>(op.y, op.x); });
 }
 
-void sum_rows(Tensor y, Tensor x, bool add) {
-  if (y.dtype() == DType::f32) return sum_rows_to<float>(y, x, add);
-  sum_rows_to<bfloat16>(y, x, add);
+void run(Queue&, const SumRows& op) {
+  if (op.y.dtype() == DType::f32) return sum_rows_to<float>(op.y, op.x, op.add);
+  sum_rows_to<bfloat16>(op.y, op.x, op.add);
 }
 
-void accumulate_sum(Tensor out, Tensor x, double scale) {
-  *out.data<double>() += scale * block_sum(x.data<float>(), x.numel(), [](double v) { return v; });
+void run(Queue&, const AccumulateSum& op) {
+  *op.out.data<double>() += op.scale * block_sum(op.x.data<float>(), op.x.numel(), [](double v) { return v; });
 }
 
-void accumulate_square_sum(Tensor out, Tensor x) {
-  *out.data<double>() += block_sum(x.data<float>(), x.numel(), [](double v) { return v * v; });
+void run(Queue&, const AccumulateSquareSum& op) {
+  *op.out.data<double>() += block_sum(op.x.data<float>(), op.x.numel(), [](double v) { return v * v; });
 }
 
 namespace {
@@ -160,16 +160,16 @@ void normal_run(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t fir
 }
 }  // namespace
 
-void normal_fill(Tensor y_, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns) {
-  float* y = y_.data<float>();
+void run(Queue&, const NormalFill& op) {
+  float* y = op.y.data<float>();
   // With all columns a matrix is one run of elements; otherwise each row is one.
-  const bool whole = columns.count == columns.total;
-  const int64_t count = whole ? begin + y_.numel() : columns.count, total = whole ? count : columns.total;
-  parallel_for(y_.numel(), 50, [=](int64_t from, int64_t to) {
+  const bool whole = op.columns.count == op.columns.total;
+  const int64_t count = whole ? op.begin + op.y.numel() : op.columns.count, total = whole ? count : op.columns.total;
+  parallel_for(op.y.numel(), 50, [=](int64_t from, int64_t to) {
     for (int64_t i = from; i < to;) {
-      const int64_t row = (begin + i) / count, column = (begin + i) % count;
+      const int64_t row = (op.begin + i) / count, column = (op.begin + i) % count;
       const int64_t n = std::min(to - i, count - column);
-      normal_run(y + i, n, seed, stream, row * total + columns.begin + column, std);
+      normal_run(y + i, n, op.seed, op.stream, row * total + op.columns.begin + column, op.std);
       i += n;
     }
   });

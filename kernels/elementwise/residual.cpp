@@ -4,32 +4,25 @@
 
 namespace megalith {
 
-void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) {
-  const char* op = "residual_forward";
-  expect_compute(op, "h", h);
-  expect_residual(op, "x", x, h.dtype());
-  expect(op, "y", y, x.dtype(), x.shape());
-  expect(op, "h", h, h.dtype(), x.shape());
-  if (!b.empty()) expect(op, "b", b, h.dtype(), {x.cols()});
-  expect_dropout(op, d);
-  s.launch(
-      op, {2 * numel_of(x), bytes_of({y, x, h, b})}, {y}, [=] { cpu::residual_forward(y, x, h, b, d); },
-      [=](auto queue) { cuda::residual_forward(queue, y, x, h, b, d); });
+void launch(Stream& s, const ResidualForward& op) {
+  expect_compute(op.name, "h", op.h);
+  expect_residual(op.name, "x", op.x, op.h.dtype());
+  expect(op.name, "y", op.y, op.x.dtype(), op.x.shape());
+  expect(op.name, "h", op.h, op.h.dtype(), op.x.shape());
+  if (!op.b.empty()) expect(op.name, "b", op.b, op.h.dtype(), {op.x.cols()});
+  expect_dropout(op.name, op.dropout);
+  s.launch(op, {2 * numel_of(op.x), bytes_of({op.y, op.x, op.h, op.b})}, {op.y});
 }
 
-void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
-  const char* op = "residual_backward";
-  expect_compute(op, "dh", dh);
-  expect_residual(op, "dy", dy, dh.dtype());
-  expect(op, "dh", dh, dh.dtype(), dy.shape());
-  if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
-  expect_dropout(op, d);
-  const bool apart = d.active() || dh.dtype() != dy.dtype() || dh.raw() != dy.raw();
-  const Tensor written = apart ? dh : Tensor();
-  s.launch(
-      op, {2 * numel_of(dy), 2 * bytes_of(db) + bytes_of({written, dy})}, {dh, db},
-      [=] { cpu::residual_backward(dh, db, dy, d); },
-      [=](auto queue) { cuda::residual_backward(queue, dh, db, dy, d); });
+void launch(Stream& s, const ResidualBackward& op) {
+  expect_compute(op.name, "dh", op.dh);
+  expect_residual(op.name, "dy", op.dy, op.dh.dtype());
+  expect(op.name, "dh", op.dh, op.dh.dtype(), op.dy.shape());
+  if (!op.db.empty()) expect(op.name, "db", op.db, DType::f32, {op.dy.cols()});
+  expect_dropout(op.name, op.dropout);
+  const bool apart = op.dropout.active() || op.dh.dtype() != op.dy.dtype() || op.dh.raw() != op.dy.raw();
+  const Tensor written = apart ? op.dh : Tensor();
+  s.launch(op, {2 * numel_of(op.dy), 2 * bytes_of(op.db) + bytes_of({written, op.dy})}, {op.dh, op.db});
 }
 
 }  // namespace megalith

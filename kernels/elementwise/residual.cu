@@ -135,55 +135,55 @@ __global__ void __launch_bounds__(threads)
 }
 }  // namespace
 
-void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
-  if (!d.active()) {
-    if (y_.raw() != x_.raw()) copy(queue, y_, x_);
+void run(Queue queue, const ApplyDropout& op) {
+  if (!op.dropout.active()) {
+    if (op.y.raw() != op.x.raw()) run(queue, Copy{.y = op.y, .x = op.x});
     return;
   }
-  const int64_t N = x_.rows(), C = x_.cols();
+  const int64_t N = op.x.rows(), C = op.x.cols();
   if (N * C == 0) return;
-  with_residual_types(y_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
+  with_residual_types(op.y.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
     if constexpr (std::is_same_v<T, R>)  // masks of a residual begin with a group
-      if (d.first_column % group != 0)
-        return launch(queue, {"dropout", blocks_for(N * C, threads), threads}, dropout_any_kernel<T>, y_.data<T>(),
-                      x_.data<T>(), N, C, mask_of(d), d.first_column);
-    with_width<16 / sizeof(R)>(in_vectors({y_, x_}), [&](auto n) {
-      launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, R, n>, y_.data<T>(), x_.data<R>(), N, C,
-             mask_of(d), d.first_column);
+      if (op.dropout.first_column % group != 0)
+        return launch(queue, {op.name, blocks_for(N * C, threads), threads}, dropout_any_kernel<T>, op.y.data<T>(),
+                      op.x.data<T>(), N, C, mask_of(op.dropout), op.dropout.first_column);
+    with_width<16 / sizeof(R)>(in_vectors({op.y, op.x}), [&](auto n) {
+      launch(queue, {op.name, runs_grid<n>(N, C), threads}, dropout_kernel<T, R, n>, op.y.data<T>(), op.x.data<R>(), N,
+             C, mask_of(op.dropout), op.dropout.first_column);
     });
   });
 }
 
-void residual_forward(Queue queue, Tensor y_, Tensor x_, Tensor h_, Tensor b_, const Dropout& d) {
-  const int64_t N = x_.rows(), C = x_.cols();
+void run(Queue queue, const ResidualForward& op) {
+  const int64_t N = op.x.rows(), C = op.x.cols();
   if (N * C == 0) return;
-  with_residual_types(h_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
-    with_width<16 / sizeof(R)>(in_vectors({y_, x_, h_, b_}), [&](auto n) {
-      launch(queue, {"residual_forward", runs_grid<n>(N, C), threads},
-             d.active() ? forward_kernel<T, R, n, true> : forward_kernel<T, R, n, false>, y_.data<R>(), x_.data<R>(),
-             h_.data<T>(), b_.data_or_null<T>(), N, C, mask_of(d));
+  with_residual_types(op.h.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    with_width<16 / sizeof(R)>(in_vectors({op.y, op.x, op.h, op.b}), [&](auto n) {
+      launch(queue, {op.name, runs_grid<n>(N, C), threads},
+             op.dropout.active() ? forward_kernel<T, R, n, true> : forward_kernel<T, R, n, false>, op.y.data<R>(),
+             op.x.data<R>(), op.h.data<T>(), op.b.data_or_null<T>(), N, C, mask_of(op.dropout));
     });
   });
 }
 
-void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dropout& d) {
-  const int64_t N = dy_.rows(), C = dy_.cols();
+void run(Queue queue, const ResidualBackward& op) {
+  const int64_t N = op.dy.rows(), C = op.dy.cols();
   if (N * C == 0) return;
-  const char* name = "residual_backward";
-  if (db_.empty()) return dropout(queue, dh_, dy_, d);
-  with_residual_types(dh_.dtype(), dy_.dtype(), [&]<class T, class R>(T, R) {
-    T* dh = d.active() || dh_.raw() != dy_.raw() ? dh_.data<T>() : nullptr;
+  const char* name = op.name;
+  if (op.db.empty()) return run(queue, ApplyDropout{.y = op.dh, .x = op.dy, .dropout = op.dropout});
+  with_residual_types(op.dh.dtype(), op.dy.dtype(), [&]<class T, class R>(T, R) {
+    T* dh = op.dropout.active() || op.dh.raw() != op.dy.raw() ? op.dh.data<T>() : nullptr;
     unsigned blocks = 0;
-    with_width<16 / sizeof(R)>(in_vectors({dh_, dy_}), [&](auto n) {
+    with_width<16 / sizeof(R)>(in_vectors({op.dh, op.dy}), [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
       // Eight blocks in all for each of the 132 SMs of H100 and H200: more would only make more partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
       launch(queue, {name, dim3(strips, blocks), threads},
-             d.active() ? backward_kernel<T, R, n, true> : backward_kernel<T, R, n, false>, dh,
-             static_cast<float*>(queue.workspace), dy_.data<R>(), N, C, mask_of(d));
+             op.dropout.active() ? backward_kernel<T, R, n, true> : backward_kernel<T, R, n, false>, dh,
+             static_cast<float*>(queue.workspace), op.dy.data<R>(), N, C, mask_of(op.dropout));
     });
-    finish_column_sums(queue, name, {db_.data<float>()}, 1, C, blocks);
+    finish_column_sums(queue, name, {op.db.data<float>()}, 1, C, blocks);
   });
 }
 

@@ -8,21 +8,34 @@
 
 namespace megalith {
 
-// Writes y (N, C); x (N, C) in y's dtype, f32 or that of h; h (N, C) and b (C), or empty for none, f32, bf16 or f16. y
-// may be h's memory, if it has its type.
-void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
+// y = x + dropout(h + b).
+struct ResidualForward {
+  static constexpr const char* name = "residual_forward";
+  Tensor y;    // (N, C), written; may be h's memory, if it has its type
+  Tensor x;    // (N, C) in y's dtype, f32 or that of h
+  Tensor h;    // (N, C); f32, bf16 or f16
+  Tensor b{};  // (C); empty: none
+  Dropout dropout{};
+};
 
-// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh, unless it is empty. The gradient of x is dy (N, C), f32 or in
-// dh's dtype. Without dropout dh may be dy, if it has its type.
-void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+// dh = dropout(dy), db += sum_n dh; the gradient of x is dy.
+struct ResidualBackward {
+  static constexpr const char* name = "residual_backward";
+  Tensor dh;    // (N, C), written; may be dy without dropout, if it has its type
+  Tensor db{};  // (C) f32, accumulates; may be empty
+  Tensor dy;    // (N, C), f32 or in dh's dtype
+  Dropout dropout{};
+};
 
+void launch(Stream& s, const ResidualForward& op);
+void launch(Stream& s, const ResidualBackward& op);
 namespace cpu {
-void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
-void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+void run(Queue& queue, const ResidualForward& op);
+void run(Queue& queue, const ResidualBackward& op);
 }  // namespace cpu
 namespace cuda {
-void residual_forward(Queue queue, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
-void residual_backward(Queue queue, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+void run(Queue queue, const ResidualForward& op);
+void run(Queue queue, const ResidualBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

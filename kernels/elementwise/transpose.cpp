@@ -10,25 +10,20 @@ constexpr int64_t tile = 32;  // rows and columns that a GPU's block turns over
 Cost of_moving(double bytes) { return {.bytes = bytes, .kind = Cost::Kind::update}; }
 }  // namespace
 
-void transpose(Stream& s, Tensor y, Tensor x) {
-  expect_f32_or_bf16("transpose", "x", x);
-  expect_matrix("transpose", "y", y, x.dtype(), x.cols(), x.rows());
-  s.launch(
-      "transpose", of_moving(bytes_of({y, x})), {y}, [=] { cpu::transpose(y, x); },
-      [=](auto queue) { cuda::transpose(queue, y, x); });
+void launch(Stream& s, const Transpose& op) {
+  expect_f32_or_bf16(op.name, "x", op.x);
+  expect_matrix(op.name, "y", op.y, op.x.dtype(), op.x.cols(), op.x.rows());
+  s.launch(op, of_moving(bytes_of({op.y, op.x})), {op.y});
 }
 
-void join_panels(Stream& s, Tensor y, Tensor panels, const Panels& p) {
-  const char* op = "join_panels";
-  CHECK(p.size > 0 && p.rows > 0 && (p.count() == 1 || p.rows % tile == 0),
-        "{}: panels of {} rows of a matrix of {}, expected one panel or multiples of {} rows", op, p.rows, p.size,
-        tile);
-  expect_f32_or_bf16(op, "panels", panels);
-  expect_numel(op, "panels", panels, panels.dtype(), p.numel());
-  expect_matrix(op, "y", y, panels.dtype(), p.size, p.size);
-  s.launch(
-      op, of_moving(bytes_of({y, panels})), {y}, [=] { cpu::join_panels(y, panels, p); },
-      [=](auto queue) { cuda::join_panels(queue, y, panels, p); });
+void launch(Stream& s, const JoinPanels& op) {
+  CHECK(op.form.size > 0 && op.form.rows > 0 && (op.form.count() == 1 || op.form.rows % tile == 0),
+        "{}: panels of {} rows of a matrix of {}, expected one panel or multiples of {} rows", op.name, op.form.rows,
+        op.form.size, tile);
+  expect_f32_or_bf16(op.name, "panels", op.panels);
+  expect_numel(op.name, "panels", op.panels, op.panels.dtype(), op.form.numel());
+  expect_matrix(op.name, "y", op.y, op.panels.dtype(), op.form.size, op.form.size);
+  s.launch(op, of_moving(bytes_of({op.y, op.panels})), {op.y});
 }
 
 }  // namespace megalith

@@ -55,18 +55,18 @@ dim3 tiles(int64_t rows, int64_t cols) {
 }
 }  // namespace
 
-void transpose(Queue queue, Tensor y, Tensor x) {
-  if (x.numel() == 0) return;
-  with_bits_of(x.dtype(), [&]<class T>(T) {
-    launch(queue, {"transpose", tiles(x.rows(), x.cols()), threads}, transpose_kernel<T>, static_cast<T*>(y.raw()),
-           static_cast<const T*>(x.raw()), x.rows(), x.cols());
+void run(Queue queue, const Transpose& op) {
+  if (op.x.numel() == 0) return;
+  with_bits_of(op.x.dtype(), [&]<class T>(T) {
+    launch(queue, {op.name, tiles(op.x.rows(), op.x.cols()), threads}, transpose_kernel<T>, static_cast<T*>(op.y.raw()),
+           static_cast<const T*>(op.x.raw()), op.x.rows(), op.x.cols());
   });
 }
 
-void join_panels(Queue queue, Tensor y, Tensor panels, const Panels& p) {
-  with_bits_of(y.dtype(), [&]<class T>(T) {
-    launch(queue, {"join_panels", tiles(p.size, p.size), threads}, join_panels_kernel<T>, static_cast<T*>(y.raw()),
-           static_cast<const T*>(panels.raw()), p);
+void run(Queue queue, const JoinPanels& op) {
+  with_bits_of(op.y.dtype(), [&]<class T>(T) {
+    launch(queue, {op.name, tiles(op.form.size, op.form.size), threads}, join_panels_kernel<T>,
+           static_cast<T*>(op.y.raw()), static_cast<const T*>(op.panels.raw()), op.form);
   });
 }
 

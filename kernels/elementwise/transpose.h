@@ -28,19 +28,29 @@ constexpr Panels panels_of(int64_t size, DType type) {
   return {.size = size, .rows = std::min<int64_t>(size, type == DType::f32 ? 128 : 1024)};
 }
 
-// y (C, R) = the transpose of x (R, C); both f32 or both bf16.
-void transpose(Stream& s, Tensor y, Tensor x);
+struct Transpose {
+  static constexpr const char* name = "transpose";
+  Tensor y;  // (C, R), written
+  Tensor x;  // (R, C); both f32 or both bf16
+};
 
-// Writes the symmetric matrix y (size, size) whose panels are `panels` (numel); both f32 or both bf16.
-void join_panels(Stream& s, Tensor y, Tensor panels, const Panels& p);
+// Makes a symmetric matrix from its panels.
+struct JoinPanels {
+  static constexpr const char* name = "join_panels";
+  Tensor y;       // (size, size), written
+  Tensor panels;  // (form.numel()); both f32 or both bf16
+  Panels form;
+};
 
+void launch(Stream& s, const Transpose& op);
+void launch(Stream& s, const JoinPanels& op);
 namespace cpu {
-void transpose(Tensor y, Tensor x);
-void join_panels(Tensor y, Tensor panels, const Panels& p);
+void run(Queue& queue, const Transpose& op);
+void run(Queue& queue, const JoinPanels& op);
 }  // namespace cpu
 namespace cuda {
-void transpose(Queue queue, Tensor y, Tensor x);
-void join_panels(Queue queue, Tensor y, Tensor panels, const Panels& p);
+void run(Queue queue, const Transpose& op);
+void run(Queue queue, const JoinPanels& op);
 }  // namespace cuda
 
 }  // namespace megalith

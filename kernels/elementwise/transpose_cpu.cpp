@@ -15,11 +15,11 @@ void turn_over(T* to, int64_t to_stride, const T* from, int64_t from_stride, int
 }
 }  // namespace
 
-void transpose(Tensor y_, Tensor x_) {
-  const int64_t rows = x_.rows(), cols = x_.cols();
-  with_f32_or_bf16(x_.dtype(), [&]<class T>(T) {
-    T* y = y_.data<T>();
-    const T* x = x_.data<T>();
+void run(Queue&, const Transpose& op) {
+  const int64_t rows = op.x.rows(), cols = op.x.cols();
+  with_f32_or_bf16(op.x.dtype(), [&]<class T>(T) {
+    T* y = op.y.data<T>();
+    const T* x = op.x.data<T>();
     parallel_for((cols + side - 1) / side, side * rows, [=](int64_t begin, int64_t end) {
       for (int64_t c = begin * side; c < std::min(end * side, cols); c += side)
         for (int64_t r = 0; r < rows; r += side)
@@ -28,24 +28,25 @@ void transpose(Tensor y_, Tensor x_) {
   });
 }
 
-void join_panels(Tensor y_, Tensor panels_, const Panels& p) {
-  const int64_t k = p.size;
-  with_f32_or_bf16(y_.dtype(), [&]<class T>(T) {
-    T* y = y_.data<T>();
-    const T* panels = panels_.data<T>();
+void run(Queue&, const JoinPanels& op) {
+  const int64_t k = op.form.size;
+  with_f32_or_bf16(op.y.dtype(), [&]<class T>(T) {
+    T* y = op.y.data<T>();
+    const T* panels = op.panels.data<T>();
     parallel_for((k + side - 1) / side, side * k, [=](int64_t begin, int64_t end) {
       for (int64_t first = begin * side; first < std::min(end * side, k); first += side) {
-        const int64_t last = std::min(first + side, k), width = p.width(first / p.rows);
+        const int64_t last = std::min(first + side, k), width = op.form.width(first / op.form.rows);
         for (int64_t r = first; r < last; r++) {
-          const int64_t q = r / p.rows;
-          const T* row = panels + p.offset(q) + (r - p.first_row(q)) * p.width(q);
-          std::copy(row, row + p.width(q), y + r * k);
+          const int64_t q = r / op.form.rows;
+          const T* row = panels + op.form.offset(q) + (r - op.form.first_row(q)) * op.form.width(q);
+          std::copy(row, row + op.form.width(q), y + r * k);
         }
         // Columns from `width` on are rows of later panels.
         for (int64_t c = width; c < k; c += side) {
-          const int64_t q = c / p.rows;
-          turn_over(y + first * k + c, k, panels + p.offset(q) + (c - p.first_row(q)) * p.width(q) + first, p.width(q),
-                    std::min(side, k - c), last - first);
+          const int64_t q = c / op.form.rows;
+          turn_over(y + first * k + c, k,
+                    panels + op.form.offset(q) + (c - op.form.first_row(q)) * op.form.width(q) + first,
+                    op.form.width(q), std::min(side, k - c), last - first);
         }
       }
     });

@@ -15,43 +15,34 @@ void expect_starts(const char* op, const Tensor& starts, int64_t rows, int64_t T
 }
 }  // namespace
 
-void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part,
-                       Tensor starts) {
-  const char* op = "embedding_forward";
-  expect_compute(op, "wte", wte);
-  expect_residual(op, "y", y, wte.dtype());
-  expect_numel(op, "tokens", tokens, DType::i32, y.rows());
-  expect_matrix(op, "wte", wte, wte.dtype(), wte.rows(), y.cols());
-  if (!wpe.empty()) expect_matrix(op, "wpe", wpe, wte.dtype(), wpe.rows(), y.cols());
-  expect_part(op, part, "wte", wte.rows());
-  expect_positions(op, y.rows(), T, "wpe", wpe);
-  expect_starts(op, starts, y.rows(), T);
+void launch(Stream& s, const EmbeddingForward& op) {
+  expect_compute(op.name, "wte", op.wte);
+  expect_residual(op.name, "y", op.y, op.wte.dtype());
+  expect_numel(op.name, "tokens", op.tokens, DType::i32, op.y.rows());
+  expect_matrix(op.name, "wte", op.wte, op.wte.dtype(), op.wte.rows(), op.y.cols());
+  if (!op.wpe.empty()) expect_matrix(op.name, "wpe", op.wpe, op.wte.dtype(), op.wpe.rows(), op.y.cols());
+  expect_part(op.name, op.part, "wte", op.wte.rows());
+  expect_positions(op.name, op.y.rows(), op.T, "wpe", op.wpe);
+  expect_starts(op.name, op.starts, op.y.rows(), op.T);
   // A cost may not depend on data, so a part is assumed to hold its share of the tokens.
-  const double bytes = bytes_of(y) + part.share() * numel_of(y) * static_cast<double>(size_of(wte.dtype())) +
-                       bytes_of({tokens, starts, wpe.empty() ? wpe : wpe.rows(0, T)});
-  s.launch(
-      op, {.flops = part.share() * numel_of(y), .bytes = bytes}, {y},
-      [=] { cpu::embedding_forward(y, tokens, wte, wpe, starts, T, part); },
-      [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, starts, T, part); });
+  const double bytes = bytes_of(op.y) +
+                       op.part.share() * numel_of(op.y) * static_cast<double>(size_of(op.wte.dtype())) +
+                       bytes_of({op.tokens, op.starts, op.wpe.empty() ? op.wpe : op.wpe.rows(0, op.T)});
+  s.launch(op, {.flops = op.part.share() * numel_of(op.y), .bytes = bytes}, {op.y});
 }
 
-void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part,
-                        Tensor starts) {
-  const char* op = "embedding_backward";
-  expect_compute(op, "dy", dy);
-  expect_numel(op, "tokens", tokens, DType::i32, dy.rows());
-  if (!dwte.empty()) expect_matrix(op, "dwte", dwte, DType::f32, dwte.rows(), dy.cols());
-  if (!dwpe.empty()) expect_matrix(op, "dwpe", dwpe, DType::f32, dwpe.rows(), dy.cols());
-  if (!dwte.empty()) expect_part(op, part, "dwte", dwte.rows());
-  expect_positions(op, dy.rows(), T, "dwpe", dwpe);
-  expect_starts(op, starts, dy.rows(), T);
-  const double numel = numel_of(dy);
-  const double held = dwte.empty() ? 0 : part.share();
-  const double touched = 2.0 * 4.0 * (held * numel + (dwpe.empty() ? 0 : static_cast<double>(T * dy.cols())));
-  s.launch(
-      op, {.flops = (1 + held) * numel, .bytes = touched + bytes_of({dy, starts})}, {dwte, dwpe},
-      [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
-      [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, starts, T, part); });
+void launch(Stream& s, const EmbeddingBackward& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect_numel(op.name, "tokens", op.tokens, DType::i32, op.dy.rows());
+  if (!op.dwte.empty()) expect_matrix(op.name, "dwte", op.dwte, DType::f32, op.dwte.rows(), op.dy.cols());
+  if (!op.dwpe.empty()) expect_matrix(op.name, "dwpe", op.dwpe, DType::f32, op.dwpe.rows(), op.dy.cols());
+  if (!op.dwte.empty()) expect_part(op.name, op.part, "dwte", op.dwte.rows());
+  expect_positions(op.name, op.dy.rows(), op.T, "dwpe", op.dwpe);
+  expect_starts(op.name, op.starts, op.dy.rows(), op.T);
+  const double numel = numel_of(op.dy);
+  const double held = op.dwte.empty() ? 0 : op.part.share();
+  const double touched = 2.0 * 4.0 * (held * numel + (op.dwpe.empty() ? 0 : static_cast<double>(op.T * op.dy.cols())));
+  s.launch(op, {.flops = (1 + held) * numel, .bytes = touched + bytes_of({op.dy, op.starts})}, {op.dwte, op.dwpe});
 }
 
 }  // namespace megalith

@@ -260,24 +260,22 @@ __global__ void __launch_bounds__(threads)
 }
 }  // namespace
 
-void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tensor starts, int64_t T,
-                       const VocabularyPart& part) {
-  const int64_t N = y_.rows(), C = y_.cols();
+void run(Queue queue, const EmbeddingForward& op) {
+  const int64_t N = op.y.rows(), C = op.y.cols();
   if (N * C == 0) return;
-  with_residual_types(wte_.dtype(), y_.dtype(), [&]<class E, class R>(E, R) {
-    launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
-           in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, R, 16 / sizeof(R)> : forward_kernel<E, R, 1>, y_.data<R>(),
-           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data_or_null<E>(),
-           starts.empty() ? nullptr : starts.data<int32_t>(), N, C, T, part);
+  with_residual_types(op.wte.dtype(), op.y.dtype(), [&]<class E, class R>(E, R) {
+    launch(queue, {op.name, blocks_for(N, warps), threads},
+           in_vectors({op.y, op.wte, op.wpe}) ? forward_kernel<E, R, 16 / sizeof(R)> : forward_kernel<E, R, 1>,
+           op.y.data<R>(), op.tokens.data<int32_t>(), op.wte.data<E>(), op.wpe.data_or_null<E>(),
+           op.starts.empty() ? nullptr : op.starts.data<int32_t>(), N, C, op.T, op.part);
   });
 }
 
-void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, Tensor starts, int64_t T,
-                        const VocabularyPart& part) {
-  const char* name = "embedding_backward";
-  const int64_t N = dy_.rows(), C = dy_.cols();
+void run(Queue queue, const EmbeddingBackward& op) {
+  const char* name = op.name;
+  const int64_t N = op.dy.rows(), C = op.dy.cols();
   if (N * C == 0) return;
-  CHECK(part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, part.count);
+  CHECK(op.part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, op.part.count);
   // The workspace holds two lists of rows, and two partial sums a chunk.
   const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
   const int64_t most_chunks = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
@@ -295,28 +293,28 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
     return passes;
   };
 
-  float *dwte = dwte_.data_or_null<float>(), *dwpe = dwpe_.data_or_null<float>();
-  const auto none = static_cast<int32_t>(part.count);
-  const bool has_tokens = dwte && part.count > 0;
+  float *dwte = op.dwte.data_or_null<float>(), *dwpe = op.dwpe.data_or_null<float>();
+  const auto none = static_cast<int32_t>(op.part.count);
+  const bool has_tokens = dwte && op.part.count > 0;
   if (has_tokens) {
-    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), nullptr, N, T,
-           passes_for(part.count), part);
+    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, op.tokens.data<int32_t>(), nullptr, N, op.T,
+           passes_for(op.part.count), op.part);
   }
-  with_compute_type(dy_.dtype(), [&](auto tag) {
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    const E* dy = dy_.data<E>();
-    with_width<16 / sizeof(E)>(in_vectors({dwte_, dwpe_, dy_}), [&](auto n) {
+    const E* dy = op.dy.data<E>();
+    with_width<16 / sizeof(E)>(in_vectors({op.dwte, op.dwpe, op.dy}), [&](auto n) {
       if (has_tokens) {
         const dim3 grid(blocks_for(C, sum_threads * n), chunks);
         launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
         launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);
       }
       if (!dwpe) return;
-      const Launch of_positions{name, blocks_for(T * C, threads * n), threads};
-      if (starts.empty()) return launch(queue, of_positions, position_sums_kernel<E, n>, dwpe, dy, N, C, T);
-      launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, starts.data<int32_t>(), N, T,
-             passes_for(T - 1), part);
-      launch(queue, of_positions, document_position_sums_kernel<E, n>, dwpe, dy, sorted, N, C, T);
+      const Launch of_positions{name, blocks_for(op.T * C, threads * n), threads};
+      if (op.starts.empty()) return launch(queue, of_positions, position_sums_kernel<E, n>, dwpe, dy, N, C, op.T);
+      launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, op.starts.data<int32_t>(), N, op.T,
+             passes_for(op.T - 1), op.part);
+      launch(queue, of_positions, document_position_sums_kernel<E, n>, dwpe, dy, sorted, N, C, op.T);
     });
   });
 }

@@ -15,28 +15,40 @@
 
 namespace megalith {
 
-// Writes y (N, C); tokens (N) i32, each in [0, part.total); wte (at least part.count, C); wpe (at least T, C). N is a
-// multiple of T; row n is at position n % T. The tables are f32, bf16 or f16, y is f32 or the same.
-void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part,
-                       Tensor starts = {});
+// N is a multiple of T; row n is at position n % T.
+struct EmbeddingForward {
+  static constexpr const char* name = "embedding_forward";
+  Tensor y;       // (N, C), written; f32 or the tables' type
+  Tensor tokens;  // (N) i32, each in [0, part.total)
+  Tensor wte;     // (at least part.count, C); f32, bf16 or f16
+  Tensor wpe{};   // (at least T, C), or empty
+  int64_t T;
+  VocabularyPart part;
+  Tensor starts{};  // (B, T) i32, or empty
+};
 
-// Adds to dwte (at least part.count, C) f32 the rows whose tokens are held, and to dwpe (at least T, C) f32 all rows,
-// so that every part has the complete dwpe; each unless it is empty. dy (N, C) in f32, bf16 or f16 is the whole
-// gradient. Threads change no bit.
-void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part,
-                        Tensor starts = {});
+// Threads change no bit.
+struct EmbeddingBackward {
+  static constexpr const char* name = "embedding_backward";
+  // Either may be empty.
+  Tensor dwte{};  // (at least part.count, C) f32: the rows whose tokens are held accumulate
+  Tensor dwpe{};  // (at least T, C) f32: all rows accumulate, so that every part has the complete dwpe
+  Tensor dy;      // (N, C), f32, bf16 or f16: the whole gradient
+  Tensor tokens;
+  int64_t T;
+  VocabularyPart part;
+  Tensor starts{};
+};
 
+void launch(Stream& s, const EmbeddingForward& op);
+void launch(Stream& s, const EmbeddingBackward& op);
 namespace cpu {
-void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, Tensor starts, int64_t T,
-                       const VocabularyPart& part);
-void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, Tensor starts, int64_t T,
-                        const VocabularyPart& part);
+void run(Queue& queue, const EmbeddingForward& op);
+void run(Queue& queue, const EmbeddingBackward& op);
 }  // namespace cpu
 namespace cuda {
-void embedding_forward(Queue queue, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, Tensor starts, int64_t T,
-                       const VocabularyPart& part);
-void embedding_backward(Queue queue, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, Tensor starts, int64_t T,
-                        const VocabularyPart& part);
+void run(Queue queue, const EmbeddingForward& op);
+void run(Queue queue, const EmbeddingBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -29,28 +29,27 @@ Positions positions_of(const char* op, const Tensor& starts, int64_t T) {
 }
 }  // namespace
 
-void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tensor starts, int64_t T,
-                       const VocabularyPart& part) {
-  const int32_t* tokens = tokens_.data<int32_t>();
-  check_tokens("embedding_forward", tokens, y_.rows(), part);
-  const Positions positions = positions_of("embedding_forward", starts, T);
-  with_residual_types(wte_.dtype(), y_.dtype(), [&]<class E, class R>(E, R) {
-    R* y = y_.data<R>();
-    const E *wte = wte_.data<E>(), *wpe = wpe_.data_or_null<E>();
-    const int64_t C = y_.cols();
-    parallel_for(y_.rows(), C, [=](int64_t begin, int64_t end) {
+void run(Queue&, const EmbeddingForward& op) {
+  const int32_t* tokens = op.tokens.data<int32_t>();
+  check_tokens(op.name, tokens, op.y.rows(), op.part);
+  const Positions positions = positions_of(op.name, op.starts, op.T);
+  with_residual_types(op.wte.dtype(), op.y.dtype(), [&]<class E, class R>(E, R) {
+    R* y = op.y.data<R>();
+    const E *wte = op.wte.data<E>(), *wpe = op.wpe.data_or_null<E>();
+    const int64_t C = op.y.cols();
+    parallel_for(op.y.rows(), C, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
-        if (!part.holds(tokens[n])) {
+        if (!op.part.holds(tokens[n])) {
           std::fill(y + n * C, y + (n + 1) * C, R{});
           continue;
         }
         if (!wpe) {
-          const E* token = wte + (tokens[n] - part.first) * C;
+          const E* token = wte + (tokens[n] - op.part.first) * C;
 #pragma omp simd
           for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]));
           continue;
         }
-        const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + positions.of(n) * C;
+        const E *token = wte + (tokens[n] - op.part.first) * C, *position = wpe + positions.of(n) * C;
 #pragma omp simd
         for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]) + get(position[c]));
       }
@@ -58,25 +57,24 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tens
   });
 }
 
-void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, Tensor starts, int64_t T,
-                        const VocabularyPart& part) {
-  const int32_t* tokens = tokens_.data<int32_t>();
-  const int64_t N = dy_.rows(), C = dy_.cols();
-  check_tokens("embedding_backward", tokens, N, part);
-  const Positions positions = positions_of("embedding_backward", starts, T);
-  with_compute_type(dy_.dtype(), [&](auto tag) {
+void run(Queue&, const EmbeddingBackward& op) {
+  const int32_t* tokens = op.tokens.data<int32_t>();
+  const int64_t N = op.dy.rows(), C = op.dy.cols();
+  check_tokens(op.name, tokens, N, op.part);
+  const Positions positions = positions_of(op.name, op.starts, op.T);
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    float *dwte = dwte_.data_or_null<float>(), *dwpe = dwpe_.data_or_null<float>();
-    const E* dy = dy_.data<E>();
+    float *dwte = op.dwte.data_or_null<float>(), *dwpe = op.dwpe.data_or_null<float>();
+    const E* dy = op.dy.data<E>();
     // Threads divide the columns, so that one thread sums equal tokens in row order.
     constexpr int64_t strip = 16;
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);
       for (int64_t n = 0; n < N; n++) {
-        const bool held = dwte && part.holds(tokens[n]);
+        const bool held = dwte && op.part.holds(tokens[n]);
         if (!dwpe) {
           if (!held) continue;
-          float* token = dwte + (tokens[n] - part.first) * C;
+          float* token = dwte + (tokens[n] - op.part.first) * C;
 #pragma omp simd
           for (int64_t c = first; c < last; c++) token[c] += get(dy[n * C + c]);
           continue;
@@ -87,7 +85,7 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
           for (int64_t c = first; c < last; c++) position[c] += get(dy[n * C + c]);
           continue;
         }
-        float* token = dwte + (tokens[n] - part.first) * C;
+        float* token = dwte + (tokens[n] - op.part.first) * C;
 #pragma omp simd
         for (int64_t c = first; c < last; c++) {
           const float d = get(dy[n * C + c]);

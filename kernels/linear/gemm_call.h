@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/linear/linear.h"
 #include "kernels/stream/gemm_shape.h"
 #include "kernels/tensor/tensor.h"
 
@@ -52,50 +53,48 @@ inline GemmShape shape_of(const GemmCall& g) {
   return shape;
 }
 
-// y = x w^T + b
-inline GemmCall linear_forward_call(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
-  return {.a = x.raw(),
-          .b = w.raw(),
-          .c = y.raw(),
-          .bias = b.raw(),
-          .M = x.rows(),
-          .N = w.rows(),
-          .K = x.cols(),
+// The products of the linear layers (linear.h).
+inline GemmCall gemm_call(const LinearForward& op) {
+  return {.a = op.x.raw(),
+          .b = op.w.raw(),
+          .c = op.y.raw(),
+          .bias = op.b.raw(),
+          .M = op.x.rows(),
+          .N = op.w.rows(),
+          .K = op.x.cols(),
           .b_transposed = true,
-          .input = x.dtype(),
-          .output = y.dtype()};
+          .input = op.x.dtype(),
+          .output = op.y.dtype()};
 }
 
-// dx = dy w
-inline GemmCall linear_backward_input_call(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  return {.a = dy.raw(),
-          .b = w.raw(),
-          .c = dx.raw(),
-          .M = dy.rows(),
-          .N = w.cols(),
-          .K = dy.cols(),
-          .input = dy.dtype(),
-          .output = dx.dtype()};
+inline GemmCall gemm_call(const LinearBackwardInput& op) {
+  return {.a = op.dy.raw(),
+          .b = op.w.raw(),
+          .c = op.dx.raw(),
+          .M = op.dy.rows(),
+          .N = op.w.cols(),
+          .K = op.dy.cols(),
+          .input = op.dy.dtype(),
+          .output = op.dx.dtype()};
 }
 
-// dx = (dy w) * gelu'(h)
-inline GemmCall linear_backward_input_gelu_call(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& h) {
-  GemmCall call = linear_backward_input_call(dx, dy, w);
-  call.gelu_input = h.raw();
+inline GemmCall gemm_call(const LinearBackwardInputGelu& op) {
+  GemmCall call = gemm_call(LinearBackwardInput{.dx = op.dh, .dy = op.dy, .w = op.w});
+  call.gelu_input = op.h.raw();
   return call;
 }
 
-// dw [+]= dy^T x
-inline GemmCall linear_backward_weight_call(const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
-  return {.a = dy.raw(),
-          .b = x.raw(),
-          .c = dw.raw(),
-          .M = dy.cols(),
-          .N = x.cols(),
-          .K = dy.rows(),
+// Without the bias gradient.
+inline GemmCall gemm_call(const LinearBackwardWeight& op) {
+  return {.a = op.dy.raw(),
+          .b = op.x.raw(),
+          .c = op.dw.raw(),
+          .M = op.dy.cols(),
+          .N = op.x.cols(),
+          .K = op.dy.rows(),
           .a_transposed = true,
-          .accumulate = add,
-          .input = dy.dtype(),
+          .accumulate = op.add,
+          .input = op.dy.dtype(),
           .output = DType::f32};
 }
 

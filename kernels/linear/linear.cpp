@@ -1,7 +1,7 @@
 #include "kernels/linear/linear.h"
 
 #include "kernels/activation/gelu.h"
-#include "kernels/linear/gemm_cpu.h"
+#include "kernels/linear/gemm_call.h"
 #include "kernels/tensor/check_args.h"
 
 namespace megalith {
@@ -13,98 +13,80 @@ Cost gemm_cost(Cost::Kind kind, double flops, double bytes, const Tensor& produc
 }
 }  // namespace
 
-void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
-  const char* op = "linear_forward";
-  expect_compute(op, "x", x);
-  expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
-  expect_matrix(op, "y", y, x.dtype(), x.rows(), w.rows());
-  if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
-  const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : numel_of(y));
-  s.log_gemm(shape_of(linear_forward_call(y, x, w, b)));
-  s.launch(
-      op, gemm_cost(Cost::Kind::gemm, flops, bytes_of({y, x, w, b}), y, x.cols(), x.dtype()), {y},
-      [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
-      [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
+void launch(Stream& s, const LinearForward& op) {
+  expect_compute(op.name, "x", op.x);
+  expect_matrix(op.name, "w", op.w, op.x.dtype(), op.w.rows(), op.x.cols());
+  expect_matrix(op.name, "y", op.y, op.x.dtype(), op.x.rows(), op.w.rows());
+  if (!op.b.empty()) expect(op.name, "b", op.b, op.x.dtype(), {op.w.rows()});
+  const double flops = gemm_flops(op.w, op.x.rows()) + (op.b.empty() ? 0 : numel_of(op.y));
+  s.log_gemm(shape_of(gemm_call(op)));
+  s.launch(op, gemm_cost(Cost::Kind::gemm, flops, bytes_of({op.y, op.x, op.w, op.b}), op.y, op.x.cols(), op.x.dtype()),
+           {op.y});
 }
 
-void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
-  const char* op = "linear_gelu_forward";
-  expect_compute(op, "x", x);
-  expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
-  expect_matrix(op, "h", h, x.dtype(), x.rows(), w.rows());
-  expect(op, "y", y, x.dtype(), h.shape());
-  if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
-  const double flops = gemm_flops(w, x.rows()) + ((b.empty() ? 0 : 1) + gelu_forward_flops) * numel_of(y);
-  const double bytes = 2 * bytes_of(h) + bytes_of({y, x, w, b});
-  s.log_gemm(shape_of(linear_forward_call(h, x, w, b)));
-  s.launch(
-      op, gemm_cost(Cost::Kind::gemm, flops, bytes, y, x.cols(), x.dtype()), {y, h},
-      [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
-      [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
+void launch(Stream& s, const LinearGeluForward& op) {
+  expect_compute(op.name, "x", op.x);
+  expect_matrix(op.name, "w", op.w, op.x.dtype(), op.w.rows(), op.x.cols());
+  expect_matrix(op.name, "h", op.h, op.x.dtype(), op.x.rows(), op.w.rows());
+  expect(op.name, "y", op.y, op.x.dtype(), op.h.shape());
+  if (!op.b.empty()) expect(op.name, "b", op.b, op.x.dtype(), {op.w.rows()});
+  const double flops = gemm_flops(op.w, op.x.rows()) + ((op.b.empty() ? 0 : 1) + gelu_forward_flops) * numel_of(op.y);
+  const double bytes = 2 * bytes_of(op.h) + bytes_of({op.y, op.x, op.w, op.b});
+  s.log_gemm(shape_of(gemm_call(LinearForward{.y = op.h, .x = op.x, .w = op.w, .b = op.b})));
+  s.launch(op, gemm_cost(Cost::Kind::gemm, flops, bytes, op.y, op.x.cols(), op.x.dtype()), {op.y, op.h});
 }
 
-void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
-  const char* op = "linear_backward_input";
-  expect_compute(op, "dy", dy);
-  expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
-  expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
-  s.log_gemm(shape_of(linear_backward_input_call(dx, dy, w)));
-  s.launch(
-      op, gemm_cost(Cost::Kind::gemm, gemm_flops(w, dy.rows()), bytes_of({dx, dy, w}), dx, dy.cols(), dy.dtype()), {dx},
-      [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
-      [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
+void launch(Stream& s, const LinearBackwardInput& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect_matrix(op.name, "w", op.w, op.dy.dtype(), op.dy.cols(), op.w.cols());
+  expect_matrix(op.name, "dx", op.dx, op.dy.dtype(), op.dy.rows(), op.w.cols());
+  s.log_gemm(shape_of(gemm_call(op)));
+  const double flops = gemm_flops(op.w, op.dy.rows()), bytes = bytes_of({op.dx, op.dy, op.w});
+  s.launch(op, gemm_cost(Cost::Kind::gemm, flops, bytes, op.dx, op.dy.cols(), op.dy.dtype()), {op.dx});
 }
 
-void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h) {
-  const char* op = "linear_backward_input_gelu";
-  expect_compute(op, "dy", dy);
-  expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
-  expect_matrix(op, "dh", dh, dy.dtype(), dy.rows(), w.cols());
-  expect(op, "h", h, dy.dtype(), dh.shape());
-  const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * numel_of(dh);
-  s.log_gemm(shape_of(linear_backward_input_gelu_call(dh, dy, w, h)));
-  s.launch(
-      op, gemm_cost(Cost::Kind::gemm, flops, bytes_of({dh, dy, w, h}), dh, dy.cols(), dy.dtype()), {dh},
-      [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
-      [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
+void launch(Stream& s, const LinearBackwardInputGelu& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect_matrix(op.name, "w", op.w, op.dy.dtype(), op.dy.cols(), op.w.cols());
+  expect_matrix(op.name, "dh", op.dh, op.dy.dtype(), op.dy.rows(), op.w.cols());
+  expect(op.name, "h", op.h, op.dy.dtype(), op.dh.shape());
+  const double flops = gemm_flops(op.w, op.dy.rows()) + gelu_backward_flops * numel_of(op.dh);
+  s.log_gemm(shape_of(gemm_call(op)));
+  const double bytes = bytes_of({op.dh, op.dy, op.w, op.h});
+  s.launch(op, gemm_cost(Cost::Kind::gemm, flops, bytes, op.dh, op.dy.cols(), op.dy.dtype()), {op.dh});
 }
 
-void linear_backward_bias(Stream& s, Tensor db, Tensor dy) {
-  const char* op = "linear_backward_bias";
-  expect_compute(op, "dy", dy);
-  expect(op, "db", db, DType::f32, {dy.cols()});
-  s.launch(
-      op, {numel_of(dy), 2 * bytes_of(db) + bytes_of(dy)}, {db}, [=] { cpu::linear_backward_bias(db, dy); },
-      [=](auto queue) { cuda::linear_backward_bias(queue, db, dy); });
+void launch(Stream& s, const LinearBackwardBias& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect(op.name, "db", op.db, DType::f32, {op.dy.cols()});
+  s.launch(op, {numel_of(op.dy), 2 * bytes_of(op.db) + bytes_of(op.dy)}, {op.db});
 }
 
 namespace {
 // Called only if there is a GEMM library.
-bool sums_bias_gradient(const Stream& s, const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
-  const auto ask = [&](auto queue) { return cuda::sums_bias_gradient(queue, dw, dy, x, add); };
+bool sums_bias_gradient(const Stream& s, const LinearBackwardWeight& op) {
+  const auto ask = [&](auto queue) { return cuda::sums_bias_gradient(queue, op); };
   if constexpr (has_cuda) return s.world() == World::cuda && ask(s.queue());
   return false;
 }
 }  // namespace
 
-void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
-  const char* op = "linear_backward_weight";
-  expect_compute(op, "dy", dy);
-  expect_matrix(op, "x", x, dy.dtype(), dy.rows(), x.cols());
-  expect_matrix(op, "dw", dw, DType::f32, dy.cols(), x.cols());
-  if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
-  const bool together = !db.empty() && sums_bias_gradient(s, dw, dy, x, add);
-  const Tensor sums = together ? db : Tensor();
-  GemmShape shape = shape_of(linear_backward_weight_call(dw, dy, x, add));
-  shape.bias_gradient = !db.empty();  // if the library can fuse it
-  const double flops = gemm_flops(dw, dy.rows()) + (together ? numel_of(dy) : 0);
-  const double bytes = (add ? 2 : 1) * bytes_of(dw) + 2 * bytes_of(sums) + bytes_of({dy, x});
+void launch(Stream& s, const LinearBackwardWeight& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect_matrix(op.name, "x", op.x, op.dy.dtype(), op.dy.rows(), op.x.cols());
+  expect_matrix(op.name, "dw", op.dw, DType::f32, op.dy.cols(), op.x.cols());
+  if (!op.db.empty()) expect(op.name, "db", op.db, DType::f32, {op.dy.cols()});
+  const bool together = !op.db.empty() && sums_bias_gradient(s, op);
+  LinearBackwardWeight product = op;
+  if (!together) product.db = Tensor();
+  GemmShape shape = shape_of(gemm_call(op));
+  shape.bias_gradient = !op.db.empty();  // if the library can fuse it
+  const double flops = gemm_flops(op.dw, op.dy.rows()) + (together ? numel_of(op.dy) : 0);
+  const double bytes = (op.add ? 2 : 1) * bytes_of(op.dw) + 2 * bytes_of(product.db) + bytes_of({op.dy, op.x});
   s.log_gemm(shape);
-  s.launch(
-      op, gemm_cost(Cost::Kind::gemm_add, flops, bytes, dw, dy.rows(), dy.dtype()), {dw, sums},
-      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, dy, x, add); },
-      [=](auto queue) { cuda::linear_backward_weight(queue, dw, sums, dy, x, add); });
-  if (!db.empty() && !together) linear_backward_bias(s, db, dy);
+  s.launch(product, gemm_cost(Cost::Kind::gemm_add, flops, bytes, op.dw, op.dy.rows(), op.dy.dtype()),
+           {op.dw, product.db});
+  if (!op.db.empty() && !together) launch(s, LinearBackwardBias{.db = op.db, .dy = op.dy});
 }
 
 }  // namespace megalith

@@ -23,18 +23,18 @@ __global__ void __launch_bounds__(threads) partial_kernel(float* partial, const 
 }
 }  // namespace
 
-void linear_backward_bias(Queue queue, Tensor out, Tensor x) {
-  const int64_t N = x.rows(), C = x.cols();
-  if (x.numel() == 0) return;
+void run(Queue queue, const LinearBackwardBias& op) {
+  const int64_t N = op.dy.rows(), C = op.dy.cols();
+  if (op.dy.numel() == 0) return;
   const unsigned rows = partial_blocks(N, C);
-  with_compute_type(x.dtype(), [&](auto tag) {
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    with_width<16 / sizeof(T)>(in_vectors({x}), [&](auto n) {
-      launch(queue, {"linear_backward_bias", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
-             static_cast<float*>(queue.workspace), x.data<T>(), N, C);
+    with_width<16 / sizeof(T)>(in_vectors({op.dy}), [&](auto n) {
+      launch(queue, {op.name, dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
+             static_cast<float*>(queue.workspace), op.dy.data<T>(), N, C);
     });
   });
-  finish_column_sums(queue, "linear_backward_bias", {out.data<float>()}, 1, C, rows);
+  finish_column_sums(queue, op.name, {op.db.data<float>()}, 1, C, rows);
 }
 
 void finish_bias_gradient(Queue queue, Tensor db) {

@@ -8,44 +8,82 @@
 
 namespace megalith {
 
-// Writes y (N, O); x (N, I); w (O, I); b (O), or empty for none. All f32, all bf16 or all f16.
-void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b);
+// In each op the tensors in a compute type are all f32, all bf16 or all f16.
 
-// Writes h (N, O) = x w^T + b, and y (N, O) = gelu(h) from h as it is stored: gelu_forward's bits.
-void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+// y = x w^T + b.
+struct LinearForward {
+  static constexpr const char* name = "linear_forward";
+  Tensor y;    // (N, O), written
+  Tensor x;    // (N, I)
+  Tensor w;    // (O, I)
+  Tensor b{};  // (O); empty: none
+};
 
-// Writes dx (N, I) = dy w; dy (N, O); w (O, I). All f32, all bf16 or all f16.
-void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w);
+// h = x w^T + b, and y = gelu(h) from h as it is stored: GeluForward's bits.
+struct LinearGeluForward {
+  static constexpr const char* name = "linear_gelu_forward";
+  Tensor y, h;  // (N, O), written
+  Tensor x, w;
+  Tensor b{};
+};
 
-// Writes dh (N, I) = (dy w) * gelu'(h), where x = gelu(h); h (N, I).
-void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h);
+// dx = dy w.
+struct LinearBackwardInput {
+  static constexpr const char* name = "linear_backward_input";
+  Tensor dx;  // (N, I), written
+  Tensor dy;  // (N, O)
+  Tensor w;   // (O, I)
+};
 
-// db (O) += sum_n dy, f32; dy (N, O) f32, bf16 or f16.
-void linear_backward_bias(Stream& s, Tensor db, Tensor dy);
+// dh = (dy w) * gelu'(h), where x = gelu(h).
+struct LinearBackwardInputGelu {
+  static constexpr const char* name = "linear_backward_input_gelu";
+  Tensor dh;  // (N, I), written
+  Tensor dy, w;
+  Tensor h;  // (N, I)
+};
 
-// dw (O, I) += dy^T x, or unless `add` = dy^T x without reading dw; f32. dy (N, O), x (N, I) both f32, bf16 or f16.
-// Also linear_backward_bias unless db is empty: as an op of its own, except for shapes whose table
-// (kernels/linear/gemm_table.h) says that the fused product is faster.
-void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add = true);
+// db += sum_n dy.
+struct LinearBackwardBias {
+  static constexpr const char* name = "linear_backward_bias";
+  Tensor db;  // (O) f32, accumulates
+  Tensor dy;  // (N, O); f32, bf16 or f16
+};
 
+// dw += dy^T x, or unless `add` = dy^T x without reading dw. Also LinearBackwardBias unless db is empty: as an op of
+// its own, except for shapes whose table (kernels/linear/gemm_table.h) says that the fused product is faster.
+struct LinearBackwardWeight {
+  static constexpr const char* name = "linear_backward_weight";
+  Tensor dw;    // (O, I) f32, accumulates or is written
+  Tensor db{};  // (O) f32, accumulates
+  Tensor dy;    // (N, O)
+  Tensor x;     // (N, I)
+  bool add = true;
+};
+
+void launch(Stream& s, const LinearForward& op);
+void launch(Stream& s, const LinearGeluForward& op);
+void launch(Stream& s, const LinearBackwardInput& op);
+void launch(Stream& s, const LinearBackwardInputGelu& op);
+void launch(Stream& s, const LinearBackwardBias& op);
+void launch(Stream& s, const LinearBackwardWeight& op);
 namespace cpu {
-class Gemm;
-void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
-void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);
-void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
-void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h);
-void linear_backward_bias(Tensor db, Tensor dy);
-void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor dy, Tensor x, bool add);
+void run(Queue& queue, const LinearForward& op);
+void run(Queue& queue, const LinearGeluForward& op);
+void run(Queue& queue, const LinearBackwardInput& op);
+void run(Queue& queue, const LinearBackwardInputGelu& op);
+void run(Queue& queue, const LinearBackwardBias& op);
+void run(Queue& queue, const LinearBackwardWeight& op);
 }  // namespace cpu
 namespace cuda {
-void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
-void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
-void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
-void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h);
-void linear_backward_bias(Queue queue, Tensor db, Tensor dy);
+void run(Queue queue, const LinearForward& op);
+void run(Queue queue, const LinearGeluForward& op);
+void run(Queue queue, const LinearBackwardInput& op);
+void run(Queue queue, const LinearBackwardInputGelu& op);
+void run(Queue queue, const LinearBackwardBias& op);
+void run(Queue queue, const LinearBackwardWeight& op);
 // Returns whether to fuse the bias gradient into the weight gradient's product: only then may that be given db.
-bool sums_bias_gradient(const Queue& queue, Tensor dw, Tensor dy, Tensor x, bool add);
-void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add);
+bool sums_bias_gradient(const Queue& queue, const LinearBackwardWeight& op);
 // db += the floats at the beginning of the workspace.
 void finish_bias_gradient(Queue queue, Tensor db);
 }  // namespace cuda

@@ -5,31 +5,27 @@
 
 namespace megalith::cpu {
 
-void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b) { gemm.run(linear_forward_call(y, x, w, b)); }
+void run(Queue& queue, const LinearForward& op) { queue.state<Gemm>().run(gemm_call(op)); }
 
-void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w) {
-  gemm.run(linear_backward_input_call(dx, dy, w));
+void run(Queue& queue, const LinearBackwardInput& op) { queue.state<Gemm>().run(gemm_call(op)); }
+
+void run(Queue& queue, const LinearGeluForward& op) {
+  run(queue, LinearForward{.y = op.h, .x = op.x, .w = op.w, .b = op.b});
+  run(queue, GeluForward{.y = op.y, .x = op.h});
 }
 
-void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
-  linear_forward(gemm, h, x, w, b);
-  gelu_forward(y, h);
+void run(Queue& queue, const LinearBackwardInputGelu& op) {
+  run(queue, LinearBackwardInput{.dx = op.dh, .dy = op.dy, .w = op.w});
+  run(queue, GeluBackward{.dx = op.dh, .dy = op.dh, .x = op.h});
 }
 
-void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h) {
-  linear_backward_input(gemm, dh, dy, w);
-  gelu_backward(dh, dh, h);
-}
-
-void linear_backward_bias(Tensor db, Tensor dy) {
-  with_compute_type(dy.dtype(), [&](auto tag) {
+void run(Queue&, const LinearBackwardBias& op) {
+  with_compute_type(op.dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    column_sums<T>(db.data<float>(), dy.data<T>(), dy.rows(), dy.cols());
+    column_sums<T>(op.db.data<float>(), op.dy.data<T>(), op.dy.rows(), op.dy.cols());
   });
 }
 
-void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor dy, Tensor x, bool add) {
-  gemm.run(linear_backward_weight_call(dw, dy, x, add));
-}
+void run(Queue& queue, const LinearBackwardWeight& op) { queue.state<Gemm>().run(gemm_call(op)); }
 
 }  // namespace megalith::cpu

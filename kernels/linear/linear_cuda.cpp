@@ -11,24 +11,20 @@ Gemm& gemm_of(const Queue& queue) {
 }
 }  // namespace
 
-void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b) {
-  gemm_of(queue).run(queue, linear_forward_call(y, x, w, b));
+void run(Queue queue, const LinearForward& op) { gemm_of(queue).run(queue, gemm_call(op)); }
+
+void run(Queue queue, const LinearGeluForward& op) {
+  run(queue, LinearForward{.y = op.h, .x = op.x, .w = op.w, .b = op.b});
+  run(queue, GeluForward{.y = op.y, .x = op.h});
 }
 
-void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
-  linear_forward(queue, h, x, w, b);
-  gelu_forward(queue, y, h);
-}
+void run(Queue queue, const LinearBackwardInput& op) { gemm_of(queue).run(queue, gemm_call(op)); }
 
-void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w) {
-  gemm_of(queue).run(queue, linear_backward_input_call(dx, dy, w));
-}
-
-void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h) {
-  const GemmCall fused = linear_backward_input_gelu_call(dh, dy, w, h);
+void run(Queue queue, const LinearBackwardInputGelu& op) {
+  const GemmCall fused = gemm_call(op);
   if (gemm_of(queue).fuses(fused)) return gemm_of(queue).run(queue, fused);
-  linear_backward_input(queue, dh, dy, w);
-  gelu_backward(queue, dh, dh, h);
+  run(queue, LinearBackwardInput{.dx = op.dh, .dy = op.dy, .w = op.w});
+  run(queue, GeluBackward{.dx = op.dh, .dy = op.dh, .x = op.h});
 }
 
 namespace {
@@ -40,17 +36,17 @@ GemmCall with_bias_gradient(const Queue& queue, GemmCall call) {
 }
 }  // namespace
 
-bool sums_bias_gradient(const Queue& queue, Tensor dw, Tensor dy, Tensor x, bool add) {
-  return gemm_of(queue).fuses(with_bias_gradient(queue, linear_backward_weight_call(dw, dy, x, add)));
+bool sums_bias_gradient(const Queue& queue, const LinearBackwardWeight& op) {
+  return gemm_of(queue).fuses(with_bias_gradient(queue, gemm_call(op)));
 }
 
-void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
-  const GemmCall call = linear_backward_weight_call(dw, dy, x, add);
-  if (db.empty()) return gemm_of(queue).run(queue, call);
+void run(Queue queue, const LinearBackwardWeight& op) {
+  const GemmCall call = gemm_call(op);
+  if (op.db.empty()) return gemm_of(queue).run(queue, call);
   const GemmCall fused = with_bias_gradient(queue, call);
   gemm_of(queue).run(queue, fused);
   queue.workspace = fused.bias_gradient;  // as one row of partial sums
-  finish_bias_gradient(queue, db);
+  finish_bias_gradient(queue, op.db);
 }
 
 }  // namespace megalith::cuda

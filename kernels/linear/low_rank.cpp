@@ -19,28 +19,20 @@ void expect_parts(const char* op, const AdaptedRows& rows, int64_t outputs) {
 }
 }  // namespace
 
-void spread_adapter(Stream& s, Tensor wide, Tensor b, const AdaptedRows& rows, double scale) {
-  const char* op = "spread_adapter";
-  expect_compute(op, "b", b);
-  expect_parts(op, rows, wide.rows());
-  expect_matrix(op, "b", b, b.dtype(), rows.rows(), b.cols());
-  expect_matrix(op, "wide", wide, b.dtype(), wide.rows(), rows.count * b.cols());
-  s.launch(
-      op, {.flops = numel_of(b), .bytes = bytes_of({wide, b})}, {wide},
-      [=] { cpu::spread_adapter(wide, b, rows, scale); },
-      [=](auto queue) { cuda::spread_adapter(queue, wide, b, rows, scale); });
+void launch(Stream& s, const SpreadAdapter& op) {
+  expect_compute(op.name, "b", op.b);
+  expect_parts(op.name, op.rows, op.wide.rows());
+  expect_matrix(op.name, "b", op.b, op.b.dtype(), op.rows.rows(), op.b.cols());
+  expect_matrix(op.name, "wide", op.wide, op.b.dtype(), op.wide.rows(), op.rows.count * op.b.cols());
+  s.launch(op, {.flops = numel_of(op.b), .bytes = bytes_of({op.wide, op.b})}, {op.wide});
 }
 
-void collect_adapter(Stream& s, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add) {
-  const char* op = "collect_adapter";
-  expect_dtype(op, "db", db, DType::f32);
-  expect_parts(op, rows, dwide.rows());
-  expect_matrix(op, "db", db, DType::f32, rows.rows(), db.cols());
-  expect_matrix(op, "dwide", dwide, DType::f32, dwide.rows(), rows.count * db.cols());
-  s.launch(
-      op, {.flops = 2 * numel_of(db), .bytes = (add ? 3 : 2) * bytes_of(db)}, {db},
-      [=] { cpu::collect_adapter(db, dwide, rows, scale, add); },
-      [=](auto queue) { cuda::collect_adapter(queue, db, dwide, rows, scale, add); });
+void launch(Stream& s, const CollectAdapter& op) {
+  expect_dtype(op.name, "db", op.db, DType::f32);
+  expect_parts(op.name, op.rows, op.dwide.rows());
+  expect_matrix(op.name, "db", op.db, DType::f32, op.rows.rows(), op.db.cols());
+  expect_matrix(op.name, "dwide", op.dwide, DType::f32, op.dwide.rows(), op.rows.count * op.db.cols());
+  s.launch(op, {.flops = 2 * numel_of(op.db), .bytes = (op.add ? 3 : 2) * bytes_of(op.db)}, {op.db});
 }
 
 }  // namespace megalith

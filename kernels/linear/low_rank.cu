@@ -58,21 +58,22 @@ __global__ void __launch_bounds__(threads) collect_kernel(float* db, const float
 }
 }  // namespace
 
-void spread_adapter(Queue queue, Tensor wide, Tensor b, const AdaptedRows& rows, double scale) {
-  const int64_t count = wide.numel();
+void run(Queue queue, const SpreadAdapter& op) {
+  const int64_t count = op.wide.numel();
   if (count == 0) return;
-  with_compute_type(b.dtype(), [&](auto tag) {
+  with_compute_type(op.b.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    launch(queue, {"spread_adapter", blocks_for(count, threads), threads}, spread_kernel<T>, wide.data<T>(),
-           b.data<T>(), parts_of(rows), count, b.cols(), wide.cols(), static_cast<float>(scale));
+    launch(queue, {op.name, blocks_for(count, threads), threads}, spread_kernel<T>, op.wide.data<T>(), op.b.data<T>(),
+           parts_of(op.rows), count, op.b.cols(), op.wide.cols(), static_cast<float>(op.scale));
   });
 }
 
-void collect_adapter(Queue queue, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add) {
-  const int64_t count = db.numel();
+void run(Queue queue, const CollectAdapter& op) {
+  const int64_t count = op.db.numel();
   if (count == 0) return;
-  launch(queue, {"collect_adapter", blocks_for(count, threads), threads}, collect_kernel<>, db.data<float>(),
-         dwide.data<float>(), parts_of(rows), count, db.cols(), dwide.cols(), static_cast<float>(scale), add);
+  launch(queue, {op.name, blocks_for(count, threads), threads}, collect_kernel<>, op.db.data<float>(),
+         op.dwide.data<float>(), parts_of(op.rows), count, op.db.cols(), op.dwide.cols(), static_cast<float>(op.scale),
+         op.add);
 }
 
 }  // namespace megalith::cuda

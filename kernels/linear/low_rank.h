@@ -27,19 +27,34 @@ struct AdaptedRows {
   }
 };
 
-// Writes wide (O, G r) from b (rows, r), times `scale`; G parts. f32, bf16 or f16 throughout.
-void spread_adapter(Stream& s, Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
+// Spreads b times `scale`; G parts. f32, bf16 or f16 throughout.
+struct SpreadAdapter {
+  static constexpr const char* name = "spread_adapter";
+  Tensor wide;  // (O, G r), written
+  Tensor b;     // (rows, r)
+  AdaptedRows rows;
+  double scale;
+};
 
-// The adjoint: db (rows, r) f32 += or, unless `add`, = scale * the blocks of dwide (O, G r) f32 that b was spread to.
-void collect_adapter(Stream& s, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+// The adjoint: db is scale * the blocks of dwide that b was spread to.
+struct CollectAdapter {
+  static constexpr const char* name = "collect_adapter";
+  Tensor db;     // (rows, r) f32; written, or accumulates if `add`
+  Tensor dwide;  // (O, G r) f32
+  AdaptedRows rows;
+  double scale;
+  bool add;
+};
 
+void launch(Stream& s, const SpreadAdapter& op);
+void launch(Stream& s, const CollectAdapter& op);
 namespace cpu {
-void spread_adapter(Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
-void collect_adapter(Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+void run(Queue& queue, const SpreadAdapter& op);
+void run(Queue& queue, const CollectAdapter& op);
 }  // namespace cpu
 namespace cuda {
-void spread_adapter(Queue queue, Tensor wide, Tensor b, const AdaptedRows& rows, double scale);
-void collect_adapter(Queue queue, Tensor db, Tensor dwide, const AdaptedRows& rows, double scale, bool add);
+void run(Queue queue, const SpreadAdapter& op);
+void run(Queue queue, const CollectAdapter& op);
 }  // namespace cuda
 
 }  // namespace megalith

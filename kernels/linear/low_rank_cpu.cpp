@@ -5,16 +5,16 @@
 
 namespace megalith::cpu {
 
-void spread_adapter(Tensor wide_, Tensor b_, const AdaptedRows& rows, double scale_) {
-  with_compute_type(b_.dtype(), [&](auto tag) {
+void run(Queue&, const SpreadAdapter& op) {
+  with_compute_type(op.b.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* wide = wide_.data<T>();
-    const T* b = b_.data<T>();
-    const int64_t r = b_.cols(), width = wide_.cols();
-    const auto scale = static_cast<float>(scale_);
-    std::fill_n(wide, wide_.numel(), T{});
-    for (int g = 0; g < rows.count; g++) {
-      const AdaptedRows::Part part = rows.parts[static_cast<size_t>(g)];
+    T* wide = op.wide.data<T>();
+    const T* b = op.b.data<T>();
+    const int64_t r = op.b.cols(), width = op.wide.cols();
+    const auto scale = static_cast<float>(op.scale);
+    std::fill_n(wide, op.wide.numel(), T{});
+    for (int g = 0; g < op.rows.count; g++) {
+      const AdaptedRows::Part part = op.rows.parts[static_cast<size_t>(g)];
       for (int64_t o = 0; o < part.rows; o++, b += r) {
         T* to = wide + (part.first + o) * width + g * r;
 #pragma omp simd
@@ -24,17 +24,17 @@ void spread_adapter(Tensor wide_, Tensor b_, const AdaptedRows& rows, double sca
   });
 }
 
-void collect_adapter(Tensor db_, Tensor dwide_, const AdaptedRows& rows, double scale_, bool add) {
-  float* db = db_.data<float>();
-  const float* dwide = dwide_.data<float>();
-  const int64_t r = db_.cols(), width = dwide_.cols();
-  const auto scale = static_cast<float>(scale_);
-  for (int g = 0; g < rows.count; g++) {
-    const AdaptedRows::Part part = rows.parts[static_cast<size_t>(g)];
+void run(Queue&, const CollectAdapter& op) {
+  float* db = op.db.data<float>();
+  const float* dwide = op.dwide.data<float>();
+  const int64_t r = op.db.cols(), width = op.dwide.cols();
+  const auto scale = static_cast<float>(op.scale);
+  for (int g = 0; g < op.rows.count; g++) {
+    const AdaptedRows::Part part = op.rows.parts[static_cast<size_t>(g)];
     for (int64_t o = 0; o < part.rows; o++, db += r) {
       const float* from = dwide + (part.first + o) * width + g * r;
 #pragma omp simd
-      for (int64_t k = 0; k < r; k++) db[k] = (add ? db[k] : 0) + scale * from[k];
+      for (int64_t k = 0; k < r; k++) db[k] = (op.add ? db[k] : 0) + scale * from[k];
     }
   }
 }

@@ -212,66 +212,62 @@ __global__ void __launch_bounds__(row_threads)
   if (row < N) losses[row] = targets[row] == -1 ? 0 : loss_of({stats[row], stats[N + row]}, stats[2 * N + row]);
 }
 
-void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,
-               bool write, const GradientScale& scale) {
-  const int64_t N = logits.rows(), width = logits.cols();
+void run_whole(Queue queue, const char* name, const CrossEntropyForward& op, bool write, const GradientScale& scale) {
+  const int64_t N = op.logits.rows(), width = op.logits.cols();
   if (N == 0) return;
-  with_compute_type(logits.dtype(), [&](auto tag) {
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const gradient = write ? logits.data<T>() : nullptr;
-    const int64_t row_bytes = part.count * static_cast<int64_t>(sizeof(T));
-    with_width<16 / sizeof(T)>(in_vectors({logits}), [&](auto n) {
+    T* const gradient = write ? op.logits.data<T>() : nullptr;
+    const int64_t row_bytes = op.part.count * static_cast<int64_t>(sizeof(T));
+    with_width<16 / sizeof(T)>(in_vectors({op.logits}), [&](auto n) {
       const bool in_shared = write && fixed_bytes + row_bytes <= queue.chip.shared_memory;
       launch(queue, {name, blocks_for(N, 1), threads, fixed_bytes + (in_shared ? row_bytes : 0)},
-             in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
-             logits.data<T>(), targets.data<int32_t>(), width, part, Scale(scale));
+             in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, op.losses.data<float>(), gradient,
+             op.logits.data<T>(), op.targets.data<int32_t>(), width, op.part, Scale(scale));
     });
   });
 }
 }  // namespace
 
-void cross_entropy_forward(Queue queue, Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part) {
-  run_whole(queue, "cross_entropy_forward", losses, logits, targets, part, false, 0);
-}
-void cross_entropy_forward_backward(Queue queue, Tensor losses, Tensor logits, Tensor targets,
-                                    const VocabularyPart& part, const GradientScale& scale) {
-  run_whole(queue, "cross_entropy_forward_backward", losses, logits, targets, part, true, scale);
+void run(Queue queue, const CrossEntropyForward& op) { run_whole(queue, op.name, op, false, 0); }
+void run(Queue queue, const CrossEntropyForwardBackward& op) {
+  run_whole(queue, op.name, {.losses = op.losses, .logits = op.logits, .targets = op.targets, .part = op.part}, true,
+            op.scale);
 }
 
-void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part) {
-  const int64_t N = logits.rows(), width = logits.cols();
+void run(Queue queue, const SoftmaxPart& op) {
+  const int64_t N = op.logits.rows(), width = op.logits.cols();
   if (N == 0) return;
-  with_compute_type(logits.dtype(), [&](auto tag) {
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    launch(queue, {"softmax_part", blocks_for(N, 1), threads, fixed_bytes},
-           in_vectors({logits}) ? part_kernel<T, 16 / sizeof(T)> : part_kernel<T, 1>, stats.data<float>(),
-           logits.data<T>(), targets.data<int32_t>(), N, width, part);
+    launch(queue, {op.name, blocks_for(N, 1), threads, fixed_bytes},
+           in_vectors({op.logits}) ? part_kernel<T, 16 / sizeof(T)> : part_kernel<T, 1>, op.stats.data<float>(),
+           op.logits.data<T>(), op.targets.data<int32_t>(), N, width, op.part);
   });
 }
 
-void merge_softmax(Queue queue, Tensor stats, Tensor max) {
-  const int64_t N = max.numel();
+void run(Queue queue, const MergeSoftmax& op) {
+  const int64_t N = op.max.numel();
   if (N == 0) return;
-  launch(queue, {"merge_softmax", blocks_for(N, row_threads), row_threads}, merge_kernel, stats.data<float>(),
-         max.data<float>(), N);
+  launch(queue, {op.name, blocks_for(N, row_threads), row_threads}, merge_kernel, op.stats.data<float>(),
+         op.max.data<float>(), N);
 }
 
-void cross_entropy_loss(Queue queue, Tensor losses, Tensor stats, Tensor targets) {
-  const int64_t N = losses.numel();
+void run(Queue queue, const CrossEntropyLoss& op) {
+  const int64_t N = op.losses.numel();
   if (N == 0) return;
-  launch(queue, {"cross_entropy_loss", blocks_for(N, row_threads), row_threads}, loss_kernel, losses.data<float>(),
-         stats.data<float>(), targets.data<int32_t>(), N);
+  launch(queue, {op.name, blocks_for(N, row_threads), row_threads}, loss_kernel, op.losses.data<float>(),
+         op.stats.data<float>(), op.targets.data<int32_t>(), N);
 }
 
-void cross_entropy_gradient(Queue queue, Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part,
-                            const GradientScale& scale) {
-  const int64_t N = logits.rows(), width = logits.cols();
+void run(Queue queue, const CrossEntropyGradient& op) {
+  const int64_t N = op.logits.rows(), width = op.logits.cols();
   if (N == 0) return;
-  with_compute_type(logits.dtype(), [&](auto tag) {
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    launch(queue, {"cross_entropy_gradient", blocks_for(N, 1), threads},
-           in_vectors({logits}) ? gradient_kernel<T, 16 / sizeof(T)> : gradient_kernel<T, 1>, logits.data<T>(),
-           stats.data<float>(), targets.data<int32_t>(), N, width, part, Scale(scale));
+    launch(queue, {op.name, blocks_for(N, 1), threads},
+           in_vectors({op.logits}) ? gradient_kernel<T, 16 / sizeof(T)> : gradient_kernel<T, 1>, op.logits.data<T>(),
+           op.stats.data<float>(), op.targets.data<int32_t>(), N, width, op.part, Scale(op.scale));
   });
 }
 

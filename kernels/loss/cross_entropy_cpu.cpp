@@ -64,15 +64,15 @@ float value_of(const GradientScale& scale) {
 }
 }  // namespace
 
-void cross_entropy_forward(Tensor losses_, Tensor logits_, Tensor targets_, const VocabularyPart& part) {
-  const int32_t* targets = targets_.data<int32_t>();
-  const int64_t V = part.count, width = logits_.cols();
-  check_targets("cross_entropy_forward", targets, logits_.rows(), part);
-  with_compute_type(logits_.dtype(), [&](auto tag) {
+void run(Queue&, const CrossEntropyForward& op) {
+  const int32_t* targets = op.targets.data<int32_t>();
+  const int64_t V = op.part.count, width = op.logits.cols();
+  check_targets(op.name, targets, op.logits.rows(), op.part);
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    float* losses = losses_.data<float>();
-    const T* logits = logits_.data<T>();
-    parallel_for(logits_.rows(), 8 * V, [=](int64_t begin, int64_t end) {
+    float* losses = op.losses.data<float>();
+    const T* logits = op.logits.data<T>();
+    parallel_for(op.logits.rows(), 8 * V, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         const T* z = logits + n * width;
         losses[n] = targets[n] < 0 ? 0 : loss_of(softmax_row(z, V), get(z[targets[n]]));
@@ -81,17 +81,16 @@ void cross_entropy_forward(Tensor losses_, Tensor logits_, Tensor targets_, cons
   });
 }
 
-void cross_entropy_forward_backward(Tensor losses_, Tensor logits_, Tensor targets_, const VocabularyPart& part,
-                                    const GradientScale& scale_) {
-  const int32_t* targets = targets_.data<int32_t>();
-  const int64_t V = part.count, width = logits_.cols();
-  check_targets("cross_entropy_forward_backward", targets, logits_.rows(), part);
-  with_compute_type(logits_.dtype(), [&](auto tag) {
+void run(Queue&, const CrossEntropyForwardBackward& op) {
+  const int32_t* targets = op.targets.data<int32_t>();
+  const int64_t V = op.part.count, width = op.logits.cols();
+  check_targets(op.name, targets, op.logits.rows(), op.part);
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    float* losses = losses_.data<float>();
-    T* logits = logits_.data<T>();
-    const float scale = value_of(scale_);
-    parallel_for(logits_.rows(), 16 * V, [=](int64_t begin, int64_t end) {
+    float* losses = op.losses.data<float>();
+    T* logits = op.logits.data<T>();
+    const float scale = value_of(op.scale);
+    parallel_for(op.logits.rows(), 16 * V, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         T* z = logits + n * width;
         losses[n] = 0;
@@ -107,30 +106,30 @@ void cross_entropy_forward_backward(Tensor losses_, Tensor logits_, Tensor targe
   });
 }
 
-void softmax_part(Tensor stats_, Tensor logits_, Tensor targets_, const VocabularyPart& part) {
-  const int32_t* targets = targets_.data<int32_t>();
-  const int64_t N = logits_.rows(), V = part.count, width = logits_.cols();
-  check_targets("softmax_part", targets, N, part);
-  with_compute_type(logits_.dtype(), [&](auto tag) {
+void run(Queue&, const SoftmaxPart& op) {
+  const int32_t* targets = op.targets.data<int32_t>();
+  const int64_t N = op.logits.rows(), V = op.part.count, width = op.logits.cols();
+  check_targets(op.name, targets, N, op.part);
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    float *max = stats_.data<float>(), *sum = max + N, *target = sum + N;
-    const T* logits = logits_.data<T>();
+    float *max = op.stats.data<float>(), *sum = max + N, *target = sum + N;
+    const T* logits = op.logits.data<T>();
     parallel_for(N, 8 * V, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         const T* z = logits + n * width;
         const SoftmaxRow row = softmax_row(z, targets[n] < 0 ? 0 : V);
         max[n] = row.max;
         sum[n] = row.sum;
-        target[n] = part.holds(targets[n]) ? get(z[targets[n] - part.first]) : 0;
+        target[n] = op.part.holds(targets[n]) ? get(z[targets[n] - op.part.first]) : 0;
       }
     });
   });
 }
 
-void merge_softmax(Tensor stats_, Tensor max_) {
-  const int64_t N = max_.numel();
-  float *mine = stats_.data<float>(), *sum = mine + N;
-  const float* max = max_.data<float>();
+void run(Queue&, const MergeSoftmax& op) {
+  const int64_t N = op.max.numel();
+  float *mine = op.stats.data<float>(), *sum = mine + N;
+  const float* max = op.max.data<float>();
   for (int64_t n = 0; n < N; n++) {
     // Equal maxima may be infinite, and inf - inf would be NaN.
     if (mine[n] == max[n]) continue;
@@ -139,31 +138,31 @@ void merge_softmax(Tensor stats_, Tensor max_) {
   }
 }
 
-void cross_entropy_loss(Tensor losses_, Tensor stats_, Tensor targets_) {
-  const int64_t N = losses_.numel();
-  const int32_t* targets = targets_.data<int32_t>();
-  const float *max = stats_.data<float>(), *sum = max + N, *target = sum + N;
-  float* losses = losses_.data<float>();
+void run(Queue&, const CrossEntropyLoss& op) {
+  const int64_t N = op.losses.numel();
+  const int32_t* targets = op.targets.data<int32_t>();
+  const float *max = op.stats.data<float>(), *sum = max + N, *target = sum + N;
+  float* losses = op.losses.data<float>();
   for (int64_t n = 0; n < N; n++) losses[n] = targets[n] < 0 ? 0 : loss_of({max[n], sum[n]}, target[n]);
 }
 
-void cross_entropy_gradient(Tensor logits_, Tensor stats_, Tensor targets_, const VocabularyPart& part,
-                            const GradientScale& scale_) {
-  const int32_t* targets = targets_.data<int32_t>();
-  const int64_t N = logits_.rows(), V = part.count, width = logits_.cols();
-  check_targets("cross_entropy_gradient", targets, N, part);
-  with_compute_type(logits_.dtype(), [&](auto tag) {
+void run(Queue&, const CrossEntropyGradient& op) {
+  const int32_t* targets = op.targets.data<int32_t>();
+  const int64_t N = op.logits.rows(), V = op.part.count, width = op.logits.cols();
+  check_targets(op.name, targets, N, op.part);
+  with_compute_type(op.logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const float *max = stats_.data<float>(), *sum = max + N;
-    T* logits = logits_.data<T>();
-    const float scale = value_of(scale_);
+    const float *max = op.stats.data<float>(), *sum = max + N;
+    T* logits = op.logits.data<T>();
+    const float scale = value_of(op.scale);
     parallel_for(N, 8 * width, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         T* z = logits + n * width;
         if (targets[n] < 0)
           std::fill(z, z + width, T{});
         else
-          gradient_row(z, V, width, {max[n], sum[n]}, part.holds(targets[n]) ? targets[n] - part.first : -1, scale);
+          gradient_row(z, V, width, {max[n], sum[n]}, op.part.holds(targets[n]) ? targets[n] - op.part.first : -1,
+                       scale);
       }
     });
   });

@@ -146,18 +146,17 @@ void with_lanes(std::initializer_list<Tensor> tensors, int64_t D, F&& f) {
 }
 }  // namespace
 
-void head_norm_forward(Queue queue, Tensor y, Tensor rstd, Tensor x, Tensor q_w, Tensor k_w, const AttentionDims& dims,
-                       float epsilon) {
-  const char* name = "head_norm_forward";
-  const Heads s = heads_of(x, dims);
+void run(Queue queue, const HeadNormForward& op) {
+  const char* name = op.name;
+  const Heads s = heads_of(op.x, op.dims);
   if (s.N == 0) return;
   const int64_t units = s.N * (s.width / s.D);
-  with_compute_type(x.dtype(), [&](auto tag) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    with_lanes<E>({y, x, q_w, k_w}, s.D, [&](auto lanes) {
+    with_lanes<E>({op.y, op.x, op.q_w, op.k_w}, s.D, [&](auto lanes) {
       const auto run = [&](unsigned blocks, auto kernel) {
-        launch(queue, {name, blocks, threads}, kernel, y.data<E>(), rstd.data<float>(), x.data<E>(), q_w.data<E>(),
-               k_w.data<E>(), s, epsilon);
+        launch(queue, {name, blocks, threads}, kernel, op.y.data<E>(), op.rstd.data<float>(), op.x.data<E>(),
+               op.q_w.data<E>(), op.k_w.data<E>(), s, op.epsilon);
       };
       if constexpr (lanes == 0) {
         run(blocks_for(units, warps), forward_any_kernel<E>);
@@ -168,19 +167,18 @@ void head_norm_forward(Queue queue, Tensor y, Tensor rstd, Tensor x, Tensor q_w,
   });
 }
 
-void head_norm_backward(Queue queue, Tensor d, Tensor dq_w, Tensor dk_w, Tensor x, Tensor rstd, Tensor q_w, Tensor k_w,
-                        const AttentionDims& dims) {
-  const char* name = "head_norm_backward";
-  const Heads s = heads_of(x, dims);
+void run(Queue queue, const HeadNormBackward& op) {
+  const char* name = op.name;
+  const Heads s = heads_of(op.x, op.dims);
   if (s.N == 0) return;
   unsigned blocks = 0;
-  with_compute_type(x.dtype(), [&](auto tag) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    with_lanes<E>({d, x, q_w, k_w}, s.D, [&](auto lanes) {
+    with_lanes<E>({op.d, op.x, op.q_w, op.k_w}, s.D, [&](auto lanes) {
       const auto run = [&](int64_t groups, auto kernel) {
         launch(queue, {name, blocks, threads, groups * 2 * s.D * static_cast<int64_t>(sizeof(float))}, kernel,
-               d.data<E>(), static_cast<float*>(queue.workspace), x.data<E>(), rstd.data<float>(), q_w.data<E>(),
-               k_w.data<E>(), s);
+               op.d.data<E>(), static_cast<float*>(queue.workspace), op.x.data<E>(), op.rstd.data<float>(),
+               op.q_w.data<E>(), op.k_w.data<E>(), s);
       };
       if constexpr (lanes == 0) {
         blocks = partial_blocks(s.N, 2 * s.D);
@@ -192,7 +190,7 @@ void head_norm_backward(Queue queue, Tensor d, Tensor dq_w, Tensor dk_w, Tensor 
       }
     });
   });
-  finish_column_sums(queue, name, {dq_w.data_or_null<float>(), dk_w.data_or_null<float>()}, 2, s.D, blocks);
+  finish_column_sums(queue, name, {op.dq_w.data_or_null<float>(), op.dk_w.data_or_null<float>()}, 2, s.D, blocks);
 }
 
 }  // namespace megalith::cuda

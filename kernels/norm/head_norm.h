@@ -10,28 +10,36 @@
 
 namespace megalith {
 
-// Writes y (N, (H + 2K) D), normed q and k and v as it is, and rstd (N, H + K) f32; x like y, other memory; q_w, k_w
-// (D). f32, bf16 or f16.
-void head_norm_forward(Stream& s, Tensor y, Tensor rstd, Tensor x, Tensor q_w, Tensor k_w, const AttentionDims& dims,
-                       float epsilon);
+// f32, bf16 or f16.
+struct HeadNormForward {
+  static constexpr const char* name = "head_norm_forward";
+  Tensor y;         // (N, (H + 2K) D), written: normed q and k, and v as it is
+  Tensor rstd;      // (N, H + K) f32, written
+  Tensor x;         // like y, other memory
+  Tensor q_w, k_w;  // (D)
+  AttentionDims dims;
+  float epsilon;
+};
 
-// d (N, (H + 2K) D) holds the gradient of y on entry and that of x on return, dv as it is. Adds to dq_w, dk_w (D) f32,
-// each unless it is empty, sums over the heads that are here, in an order that does not depend on the number of
-// threads.
-void head_norm_backward(Stream& s, Tensor d, Tensor dq_w, Tensor dk_w, Tensor x, Tensor rstd, Tensor q_w, Tensor k_w,
-                        const AttentionDims& dims);
+struct HeadNormBackward {
+  static constexpr const char* name = "head_norm_backward";
+  Tensor d;  // (N, (H + 2K) D), in place: the gradient of y on entry and that of x on return, dv as it is
+  // (D) f32, accumulate sums over the heads that are here, in an order that does not depend on the number of threads;
+  // either may be empty
+  Tensor dq_w{}, dk_w{};
+  Tensor x, rstd, q_w, k_w;  // as in the forward pass
+  AttentionDims dims;
+};
 
+void launch(Stream& s, const HeadNormForward& op);
+void launch(Stream& s, const HeadNormBackward& op);
 namespace cpu {
-void head_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor q_w, Tensor k_w, const AttentionDims& dims,
-                       float epsilon);
-void head_norm_backward(Tensor d, Tensor dq_w, Tensor dk_w, Tensor x, Tensor rstd, Tensor q_w, Tensor k_w,
-                        const AttentionDims& dims);
+void run(Queue& queue, const HeadNormForward& op);
+void run(Queue& queue, const HeadNormBackward& op);
 }  // namespace cpu
 namespace cuda {
-void head_norm_forward(Queue queue, Tensor y, Tensor rstd, Tensor x, Tensor q_w, Tensor k_w, const AttentionDims& dims,
-                       float epsilon);
-void head_norm_backward(Queue queue, Tensor d, Tensor dq_w, Tensor dk_w, Tensor x, Tensor rstd, Tensor q_w, Tensor k_w,
-                        const AttentionDims& dims);
+void run(Queue queue, const HeadNormForward& op);
+void run(Queue queue, const HeadNormBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -12,15 +12,14 @@ namespace {
 constexpr int64_t rows_together = 32;
 }  // namespace
 
-void head_norm_forward(Tensor y_, Tensor rstd_, Tensor x_, Tensor q_w_, Tensor k_w_, const AttentionDims& dims,
-                       float epsilon) {
-  const int64_t D = dims.D, H = dims.H, heads = H + dims.kv(), width = dims.qkv_width();
-  with_compute_type(x_.dtype(), [&](auto tag) {
+void run(Queue&, const HeadNormForward& op) {
+  const int64_t D = op.dims.D, H = op.dims.H, heads = H + op.dims.kv(), width = op.dims.qkv_width();
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    E* all_y = y_.data<E>();
-    float* rstds = rstd_.data<float>();
-    const E *all_x = x_.data<E>(), *q_w = q_w_.data<E>(), *k_w = k_w_.data<E>();
-    parallel_for(x_.rows(), 2 * width, [=](int64_t begin, int64_t end) {
+    E* all_y = op.y.data<E>();
+    float* rstds = op.rstd.data<float>();
+    const E *all_x = op.x.data<E>(), *q_w = op.q_w.data<E>(), *k_w = op.k_w.data<E>();
+    parallel_for(op.x.rows(), 2 * width, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         for (int64_t h = 0; h < heads; h++) {
           const E *x = all_x + n * width + h * D, *w = h < H ? q_w : k_w;
@@ -28,7 +27,7 @@ void head_norm_forward(Tensor y_, Tensor rstd_, Tensor x_, Tensor q_w_, Tensor k
           float square = 0;
 #pragma omp simd reduction(+ : square)
           for (int64_t c = 0; c < D; c++) square += get(x[c]) * get(x[c]);
-          const float rstd = 1.0f / std::sqrt(square / static_cast<float>(D) + epsilon);
+          const float rstd = 1.0f / std::sqrt(square / static_cast<float>(D) + op.epsilon);
 #pragma omp simd
           for (int64_t c = 0; c < D; c++) put(y[c], get(x[c]) * rstd * get(w[c]));
           rstds[n * heads + h] = rstd;
@@ -39,17 +38,16 @@ void head_norm_forward(Tensor y_, Tensor rstd_, Tensor x_, Tensor q_w_, Tensor k
   });
 }
 
-void head_norm_backward(Tensor d_, Tensor dq_w_, Tensor dk_w_, Tensor x_, Tensor rstd_, Tensor q_w_, Tensor k_w_,
-                        const AttentionDims& dims) {
-  const int64_t N = x_.rows(), D = dims.D, H = dims.H, heads = H + dims.kv(), width = dims.qkv_width();
+void run(Queue&, const HeadNormBackward& op) {
+  const int64_t N = op.x.rows(), D = op.dims.D, H = op.dims.H, heads = H + op.dims.kv(), width = op.dims.qkv_width();
   const int64_t blocks = (N + rows_together - 1) / rows_together;
   std::vector<float> partial(static_cast<size_t>(blocks * 2 * D));  // per block: dq_w, then dk_w
   float* sums = partial.data();
-  with_compute_type(x_.dtype(), [&](auto tag) {
+  with_compute_type(op.x.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    E* all_d = d_.data<E>();
-    const float* rstds = rstd_.data<float>();
-    const E *all_x = x_.data<E>(), *q_w = q_w_.data<E>(), *k_w = k_w_.data<E>();
+    E* all_d = op.d.data<E>();
+    const float* rstds = op.rstd.data<float>();
+    const E *all_x = op.x.data<E>(), *q_w = op.q_w.data<E>(), *k_w = op.k_w.data<E>();
     parallel_for(blocks, 4 * width * rows_together, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin * rows_together; n < std::min(N, end * rows_together); n++)
         for (int64_t h = 0; h < heads; h++) {
@@ -74,8 +72,8 @@ void head_norm_backward(Tensor d_, Tensor dq_w_, Tensor dk_w_, Tensor x_, Tensor
 #pragma omp simd
       for (int64_t c = 0; c < D; c++) dw[c] += sums[(2 * block + first) * D + c];
   };
-  add_to(dq_w_.data_or_null<float>(), 0);
-  add_to(dk_w_.data_or_null<float>(), 1);
+  add_to(op.dq_w.data_or_null<float>(), 0);
+  add_to(op.dk_w.data_or_null<float>(), 1);
 }
 
 }  // namespace megalith::cpu

@@ -7,75 +7,61 @@
 
 namespace megalith {
 
-void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
-  const char* op = "layernorm_forward";
-  expect_compute(op, "y", y);
-  expect_residual(op, "x", x, y.dtype());
-  expect(op, "y", y, y.dtype(), x.shape());
-  expect(op, "stat", stat, DType::f32, {x.rows(), 2});
-  expect(op, "w", w, y.dtype(), {x.cols()});
-  if (!b.empty()) expect(op, "b", b, y.dtype(), {x.cols()});
-  s.launch(
-      op, {8 * numel_of(x), bytes_of({y, stat, x, w, b})}, {y, stat},
-      [=] { cpu::layernorm_forward(y, stat, x, w, b, rule); },
-      [=](auto queue) { cuda::layernorm_forward(queue, y, stat, x, w, b, rule); });
+void launch(Stream& s, const LayerNormForward& op) {
+  expect_compute(op.name, "y", op.y);
+  expect_residual(op.name, "x", op.x, op.y.dtype());
+  expect(op.name, "y", op.y, op.y.dtype(), op.x.shape());
+  expect(op.name, "stat", op.stat, DType::f32, {op.x.rows(), 2});
+  expect(op.name, "w", op.w, op.y.dtype(), {op.x.cols()});
+  if (!op.b.empty()) expect(op.name, "b", op.b, op.y.dtype(), {op.x.cols()});
+  s.launch(op, {8 * numel_of(op.x), bytes_of({op.y, op.stat, op.x, op.w, op.b})}, {op.y, op.stat});
 }
 
-void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule) {
-  const char* op = "layernorm_backward";
-  expect_compute(op, "dy", dy);
-  expect_residual(op, "dx", dx, dy.dtype());
-  for (const auto& [name, t] : {std::pair{"dw", dw}, {"db", db}})
-    if (!t.empty()) expect(op, name, t, DType::f32, {dx.cols()});
-  expect(op, "dy", dy, dy.dtype(), dx.shape());
-  expect(op, "x", x, dx.dtype(), dx.shape());
-  expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
-  expect(op, "w", w, dy.dtype(), {dx.cols()});
-  s.launch(
-      op, {15 * numel_of(x), 2 * bytes_of({dx, dw, db}) + bytes_of({dy, x, stat, w})}, {dx, dw, db},
-      [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w, rule); },
-      [=](auto queue) { cuda::layernorm_backward(queue, dx, dw, db, dy, x, stat, w, rule); });
+void launch(Stream& s, const LayerNormBackward& op) {
+  expect_compute(op.name, "dy", op.dy);
+  expect_residual(op.name, "dx", op.dx, op.dy.dtype());
+  for (const auto& [name, t] : {std::pair{"dw", op.dw}, {"db", op.db}})
+    if (!t.empty()) expect(op.name, name, t, DType::f32, {op.dx.cols()});
+  expect(op.name, "dy", op.dy, op.dy.dtype(), op.dx.shape());
+  expect(op.name, "x", op.x, op.dx.dtype(), op.dx.shape());
+  expect(op.name, "stat", op.stat, DType::f32, {op.dx.rows(), 2});
+  expect(op.name, "w", op.w, op.dy.dtype(), {op.dx.cols()});
+  s.launch(op, {15 * numel_of(op.x), 2 * bytes_of({op.dx, op.dw, op.db}) + bytes_of({op.dy, op.x, op.stat, op.w})},
+           {op.dx, op.dw, op.db});
 }
 
-void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
-                                Tensor b, const Dropout& d, const NormRule& rule) {
-  const char* op = "residual_layernorm_forward";
-  expect_compute(op, "h", h);
-  expect_residual(op, "x", x, h.dtype());
-  expect(op, "y", y, x.dtype(), x.shape());
-  for (const auto& [name, t] : {std::pair{"ln", ln}, {"h", h}}) expect(op, name, t, h.dtype(), x.shape());
-  for (const auto& [name, t] : {std::pair{"h_b", h_b}, {"w", w}, {"b", b}})
-    if (name == std::string_view("w") || !t.empty()) expect(op, name, t, h.dtype(), {x.cols()});
-  expect(op, "stat", stat, DType::f32, {x.rows(), 2});
-  expect_dropout(op, d);
-  s.launch(
-      op, {10 * numel_of(x), bytes_of({y, ln, stat, x, h, h_b, w, b})}, {y, ln, stat},
-      [=] { cpu::residual_layernorm_forward(y, ln, stat, x, h, h_b, w, b, rule, d); },
-      [=](auto queue) { cuda::residual_layernorm_forward(queue, y, ln, stat, x, h, h_b, w, b, rule, d); });
+void launch(Stream& s, const ResidualLayerNormForward& op) {
+  expect_compute(op.name, "h", op.h);
+  expect_residual(op.name, "x", op.x, op.h.dtype());
+  expect(op.name, "y", op.y, op.x.dtype(), op.x.shape());
+  for (const auto& [name, t] : {std::pair{"ln", op.ln}, {"h", op.h}})
+    expect(op.name, name, t, op.h.dtype(), op.x.shape());
+  for (const auto& [name, t] : {std::pair{"h_b", op.h_b}, {"w", op.w}, {"b", op.b}})
+    if (name == std::string_view("w") || !t.empty()) expect(op.name, name, t, op.h.dtype(), {op.x.cols()});
+  expect(op.name, "stat", op.stat, DType::f32, {op.x.rows(), 2});
+  expect_dropout(op.name, op.dropout);
+  s.launch(op, {10 * numel_of(op.x), bytes_of({op.y, op.ln, op.stat, op.x, op.h, op.h_b, op.w, op.b})},
+           {op.y, op.ln, op.stat});
 }
 
-void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
-                                 Tensor y, Tensor stat, Tensor w, const Dropout& d, const NormRule& rule) {
-  const char* op = "residual_layernorm_backward";
-  expect_compute(op, "dln", dln);
-  expect_residual(op, "dx", dx, dln.dtype());
-  expect(op, "y", y, dx.dtype(), dx.shape());
-  for (const auto& [name, t] : {std::pair{"dh", dh}, {"dln", dln}}) expect(op, name, t, dln.dtype(), dx.shape());
-  for (const auto& [name, t] : {std::pair{"dh_b", dh_b}, {"dw", dw}, {"db", db}})
-    if (!t.empty()) expect(op, name, t, DType::f32, {dx.cols()});
-  expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
-  expect(op, "w", w, dln.dtype(), {dx.cols()});
-  expect_dropout(op, d);
+void launch(Stream& s, const ResidualLayerNormBackward& op) {
+  expect_compute(op.name, "dln", op.dln);
+  expect_residual(op.name, "dx", op.dx, op.dln.dtype());
+  expect(op.name, "y", op.y, op.dx.dtype(), op.dx.shape());
+  for (const auto& [name, t] : {std::pair{"dh", op.dh}, {"dln", op.dln}})
+    expect(op.name, name, t, op.dln.dtype(), op.dx.shape());
+  for (const auto& [name, t] : {std::pair{"dh_b", op.dh_b}, {"dw", op.dw}, {"db", op.db}})
+    if (!t.empty()) expect(op.name, name, t, DType::f32, {op.dx.cols()});
+  expect(op.name, "stat", op.stat, DType::f32, {op.dx.rows(), 2});
+  expect(op.name, "w", op.w, op.dln.dtype(), {op.dx.cols()});
+  expect_dropout(op.name, op.dropout);
   // Tensors of two arenas may share an address in the dry world.
-  CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: with dropout dh must not be dx", op);
-  const bool apart = d.active() || dh.dtype() != dx.dtype() || dh.raw() != dx.raw();
-  const Tensor written = apart ? dh : Tensor();
-  const double bytes = 2 * bytes_of({dx, dh_b, dw, db}) + bytes_of({written, dln, y, stat, w});
-  s.launch(
-      op, {17 * numel_of(y), bytes}, {dx, dh, dh_b, dw, db},
-      [=] { cpu::residual_layernorm_backward(dx, dh, dh_b, dw, db, dln, y, stat, w, rule, d); },
-      [=](auto queue) { cuda::residual_layernorm_backward(queue, dx, dh, dh_b, dw, db, dln, y, stat, w, rule, d); });
+  CHECK(s.world() == World::dry || !op.dropout.active() || op.dh.raw() != op.dx.raw(),
+        "{}: with dropout dh must not be dx", op.name);
+  const bool apart = op.dropout.active() || op.dh.dtype() != op.dx.dtype() || op.dh.raw() != op.dx.raw();
+  const Tensor written = apart ? op.dh : Tensor();
+  const double bytes = 2 * bytes_of({op.dx, op.dh_b, op.dw, op.db}) + bytes_of({written, op.dln, op.y, op.stat, op.w});
+  s.launch(op, {17 * numel_of(op.y), bytes}, {op.dx, op.dh, op.dh_b, op.dw, op.db});
 }
 
 }  // namespace megalith

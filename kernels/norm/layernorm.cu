@@ -302,33 +302,30 @@ void with_residual(const Dropout& d, F&& f) {
 }
 
 template <Residual residual, class T, class R>
-void forward(Queue queue, const char* name, const Tensor& ln_, const Tensor& stat_, const Tensor& x_,
-             BranchEnd<T, R> branch, const Tensor& w_, const Tensor& b_, const NormRule& rule, bool vectors) {
-  const int64_t N = x_.rows(), C = x_.cols();
-  T* ln = ln_.data<T>();
-  float* stat = stat_.data<float>();
-  const R* x = x_.data<R>();
-  const T *w = w_.data<T>(), *b = b_.data_or_null<T>();
+void forward(Queue queue, const char* name, const LayerNormForward& op, BranchEnd<T, R> branch, bool vectors) {
+  const int64_t N = op.x.rows(), C = op.x.cols();
+  T* ln = op.y.data<T>();
+  float* stat = op.stat.data<float>();
+  const R* x = op.x.data<R>();
+  const T *w = op.w.data<T>(), *b = op.b.data_or_null<T>();
   const auto run = [&](auto group, auto parts) {
     launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, R, group, parts, residual>, ln, stat,
-           x, branch, w, b, rule, N, C);
+           x, branch, w, b, op.rule, N, C);
   };
-  if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<R, 32>(C, run)) return;
-  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b, rule,
-         C);
+  if (vectors && in_vectors({op.y, op.x, op.w, op.b}) && aligned(stat, 8) && with_group<R, 32>(C, run)) return;
+  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b,
+         op.rule, C);
 }
 
 // dh_b is null without a residual or its bias.
 template <Residual residual, class R, class T>
-void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T> branch, float* dh_b, const Tensor& dw,
-              const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_,
-              const NormRule& rule) {
+void backward(Queue queue, const char* name, const LayerNormBackward& op, BranchGradient<T> branch, float* dh_b) {
   constexpr int num_sums = sums_of<residual>;
-  const int64_t N = x_.rows(), C = x_.cols();
-  R* dx = dx_.data<R>();
-  const R* x = x_.data<R>();
-  const T *dy = dy_.data<T>(), *w = w_.data<T>();
-  const float* stat = stat_.data<float>();
+  const int64_t N = op.x.rows(), C = op.x.cols();
+  R* dx = op.dx.data<R>();
+  const R* x = op.x.data<R>();
+  const T *dy = op.dy.data<T>(), *w = op.w.data<T>();
+  const float* stat = op.stat.data<float>();
   float* partial = static_cast<float*>(queue.workspace);
   unsigned blocks = 0;
   const auto run = [&](auto group, auto parts) {
@@ -336,50 +333,48 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
     blocks = partial_blocks(ceil_div(N, groups), num_sums * C, threads / fewest_threads(group));
     const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
     launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, R, group, parts, residual>, dx,
-           branch, partial, dy, x, stat, w, rule.centered, N, C);
+           branch, partial, dy, x, stat, w, op.rule.centered, N, C);
   };
-  const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
+  const bool fast = in_vectors({op.dx, op.dy, op.x, op.w}) && aligned(branch.dh) && aligned(stat, 8) &&
                     (with_group<R, 16>(C, run) || with_group<R, 32, warps, 24 / Part<R, warps>::n>(C, run));
   if (!fast) {
     blocks = partial_blocks(N, num_sums * C);
     launch(queue, {name, blocks, threads}, backward_any_kernel<T, R, residual>, dx, branch, partial, dy, x, stat, w,
-           rule.centered, N, C);
+           op.rule.centered, N, C);
   }
-  finish_column_sums(queue, name, {dw.data_or_null<float>(), db.data_or_null<float>(), dh_b}, num_sums, C, blocks);
+  finish_column_sums(queue, name, {op.dw.data_or_null<float>(), op.db.data_or_null<float>(), dh_b}, num_sums, C,
+                     blocks);
 }
 }  // namespace
 
-void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule) {
-  with_residual_types(y.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
-    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<T, R>{}, w, b, rule, true);
+void run(Queue queue, const LayerNormForward& op) {
+  with_residual_types(op.y.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    forward<Residual::none>(queue, op.name, op, BranchEnd<T, R>{}, true);
   });
 }
 
-void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule) {
-  with_residual_types(dy.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
-    backward<Residual::none, R>(queue, "layernorm_backward", dx, BranchGradient<T>{}, nullptr, dw, db, dy, x, stat, w,
-                                rule);
+void run(Queue queue, const LayerNormBackward& op) {
+  with_residual_types(op.dy.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    backward<Residual::none, R>(queue, op.name, op, BranchGradient<T>{}, nullptr);
   });
 }
 
-void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
-                                Tensor b, const NormRule& rule, const Dropout& d) {
-  with_residual_types(h.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
-    const BranchEnd<T, R> branch{y.data<R>(), h.data<T>(), h_b.data_or_null<T>(), mask_of(d)};
-    with_residual(d, [&](auto residual) {
-      forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, rule, in_vectors({y, h, h_b}));
+void run(Queue queue, const ResidualLayerNormForward& op) {
+  with_residual_types(op.h.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    const LayerNormForward norm{
+        .y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule};  // of x and the branch's end
+    const BranchEnd<T, R> branch{op.y.data<R>(), op.h.data<T>(), op.h_b.data_or_null<T>(), mask_of(op.dropout)};
+    with_residual(op.dropout, [&](auto residual) {
+      forward<residual>(queue, op.name, norm, branch, in_vectors({op.y, op.h, op.h_b}));
     });
   });
 }
 
-void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
-                                 Tensor y, Tensor stat, Tensor w, const NormRule& rule, const Dropout& d) {
-  with_residual_types(dln.dtype(), y.dtype(), [&]<class T, class R>(T, R) {
-    const BranchGradient<T> branch{dh.raw() != dx.raw() ? dh.data<T>() : nullptr, mask_of(d)};
-    with_residual(d, [&](auto residual) {
-      backward<residual, R>(queue, "residual_layernorm_backward", dx, branch, dh_b.data_or_null<float>(), dw, db, dln,
-                            y, stat, w, rule);
+void run(Queue queue, const ResidualLayerNormBackward& op) {
+  with_residual_types(op.dln.dtype(), op.y.dtype(), [&]<class T, class R>(T, R) {
+    const BranchGradient<T> branch{op.dh.raw() != op.dx.raw() ? op.dh.data<T>() : nullptr, mask_of(op.dropout)};
+    with_residual(op.dropout, [&](auto residual) {
+      backward<residual, R>(queue, op.name, norm_of(op), branch, op.dh_b.data_or_null<float>());
     });
   });
 }

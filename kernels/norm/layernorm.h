@@ -23,44 +23,75 @@ struct NormRule {
   float epsilon = 1e-5f;
 };
 
-// Writes y (N, C) and stat (N, 2) f32 = {mean, rstd}; x (N, C), of the residual; w, b (C).
-void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule = {});
+struct LayerNormForward {
+  static constexpr const char* name = "layernorm_forward";
+  Tensor y;     // (N, C), written
+  Tensor stat;  // (N, 2) f32, written: {mean, rstd}
+  Tensor x;     // (N, C), of the residual
+  Tensor w;     // (C)
+  Tensor b{};   // (C)
+  NormRule rule{};
+};
 
-// Adds to dx (N, C), the gradient of the residual stream that x belongs to, and to dw, db (C) f32, each unless it is
-// empty, in an order that does not depend on the number of threads. x (N, C) in dx's dtype; dy (N, C), w (C); stat as
-// saved.
-void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule = {});
+// The sums dw and db are taken in an order that does not depend on the number of threads.
+struct LayerNormBackward {
+  static constexpr const char* name = "layernorm_backward";
+  Tensor dx;          // (N, C), accumulates: the gradient of the residual stream that x belongs to
+  Tensor dw{}, db{};  // (C) f32, accumulate; either may be empty
+  Tensor dy;          // (N, C)
+  Tensor x;           // (N, C) in dx's dtype
+  Tensor stat, w;     // stat as saved
+  NormRule rule{};
+};
 
-// y = x + dropout(h + h_b) and ln = layernorm(y), from y as it is stored. Writes y, ln (N, C) and stat (N, 2) f32; x
-// (N, C) in y's dtype; h (N, C); h_b, w, b (C), h_b empty where the branch has no bias.
-void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
-                                Tensor b, const Dropout& d, const NormRule& rule = {});
+// y = x + dropout(h + h_b) and ln = layernorm(y), from y as it is stored.
+struct ResidualLayerNormForward {
+  static constexpr const char* name = "residual_layernorm_forward";
+  Tensor y, ln;  // (N, C), written
+  Tensor stat;   // (N, 2) f32, written
+  Tensor x;      // (N, C) in y's dtype
+  Tensor h;      // (N, C)
+  Tensor h_b{};  // (C); empty: the branch has no bias
+  Tensor w;      // (C)
+  Tensor b{};    // (C)
+  Dropout dropout{};
+  NormRule rule{};
+};
 
-// The adjoint: layernorm_backward of dln, where dx (N, C) holds the gradient of y on entry and that of x on return;
-// then dh (N, C) = dropout(dx) and dh_b (C) f32 += sum_n dh, unless it is empty, both from dx before rounding. Without
-// dropout dh may be dx, if it has its type. dw, db accumulate, unless they are empty; y (N, C) in dx's dtype; dln (N,
-// C), w (C); stat as saved.
-void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
-                                 Tensor y, Tensor stat, Tensor w, const Dropout& d, const NormRule& rule = {});
+// The adjoint: LayerNormBackward of dln, where dx holds the gradient of y on entry and that of x on return; then
+// dh = dropout(dx) and dh_b += sum_n dh, both from dx before rounding.
+struct ResidualLayerNormBackward {
+  static constexpr const char* name = "residual_layernorm_backward";
+  Tensor dx;                  // (N, C), in place
+  Tensor dh;                  // (N, C), written; may be dx without dropout, if it has its type
+  Tensor dh_b{}, dw{}, db{};  // (C) f32, accumulate; each may be empty
+  Tensor dln;                 // (N, C)
+  Tensor y;                   // (N, C) in dx's dtype
+  Tensor stat, w;             // stat as saved
+  Dropout dropout{};
+  NormRule rule{};
+};
 
+// The part that is a layer norm.
+inline LayerNormBackward norm_of(const ResidualLayerNormBackward& op) {
+  return {.dx = op.dx, .dw = op.dw, .db = op.db, .dy = op.dln, .x = op.y, .stat = op.stat, .w = op.w, .rule = op.rule};
+}
+
+void launch(Stream& s, const LayerNormForward& op);
+void launch(Stream& s, const LayerNormBackward& op);
+void launch(Stream& s, const ResidualLayerNormForward& op);
+void launch(Stream& s, const ResidualLayerNormBackward& op);
 namespace cpu {
-void layernorm_forward(Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule);
-void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule);
-void residual_layernorm_forward(Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w, Tensor b,
-                                const NormRule& rule, const Dropout& d);
-void residual_layernorm_backward(Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln, Tensor y,
-                                 Tensor stat, Tensor w, const NormRule& rule, const Dropout& d);
+void run(Queue& queue, const LayerNormForward& op);
+void run(Queue& queue, const LayerNormBackward& op);
+void run(Queue& queue, const ResidualLayerNormForward& op);
+void run(Queue& queue, const ResidualLayerNormBackward& op);
 }  // namespace cpu
 namespace cuda {
-void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b, const NormRule& rule);
-void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule);
-void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
-                                Tensor b, const NormRule& rule, const Dropout& d);
-void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
-                                 Tensor y, Tensor stat, Tensor w, const NormRule& rule, const Dropout& d);
+void run(Queue queue, const LayerNormForward& op);
+void run(Queue queue, const LayerNormBackward& op);
+void run(Queue queue, const ResidualLayerNormForward& op);
+void run(Queue queue, const ResidualLayerNormBackward& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -63,17 +63,17 @@ template <class T, class R>
 // Divides bundles of rows among threads. For every row it calls end_row(bundle, row, gradient), which must call
 // gradient(first, count, use) for all columns: that writes dx, and use(c, v) gets dx before rounding.
 template <class T, class R, class End>
-void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Tensor& dy_, const Tensor& x_,
-              const Tensor& stat_, const Tensor& w_, bool centered, int64_t bundle_rows, End&& end_row) {
-  float *dw = dw_.data_or_null<float>(), *db = db_.data_or_null<float>();
-  const T* w = w_.data<T>();
-  const int64_t N = x_.rows(), C = x_.cols(), blocks = (N + block_rows - 1) / block_rows;
+void backward(const LayerNormBackward& op, int64_t bundle_rows, End&& end_row) {
+  float *dw = op.dw.data_or_null<float>(), *db = op.db.data_or_null<float>();
+  const T* w = op.w.data<T>();
+  const bool centered = op.rule.centered;
+  const int64_t N = op.x.rows(), C = op.x.cols(), blocks = (N + block_rows - 1) / block_rows;
   std::vector<float> partial(static_cast<size_t>(blocks * 2 * C));  // per block: dw, then db
   float* sums = partial.data();
-  R* all_dx = dx_.data<R>();
-  const T* all_dy = dy_.data<T>();
-  const R* all_x = x_.data<R>();
-  const float* stats = stat_.data<float>();
+  R* all_dx = op.dx.data<R>();
+  const T* all_dy = op.dy.data<T>();
+  const R* all_x = op.x.data<R>();
+  const float* stats = op.stat.data<float>();
   parallel_for((N + bundle_rows - 1) / bundle_rows, 4 * C * bundle_rows, [=](int64_t begin, int64_t end) {
     for (int64_t bundle = begin; bundle < end; bundle++)
       for (int64_t n = bundle * bundle_rows; n < N && n < (bundle + 1) * bundle_rows; n++) {
@@ -108,73 +108,68 @@ void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Ten
 }
 }  // namespace
 
-void layernorm_forward(Tensor y_, Tensor stat_, Tensor x_, Tensor w_, Tensor b_, const NormRule& rule) {
-  with_residual_types(y_.dtype(), x_.dtype(), [&]<class T, class R>(T, R) {
-    T* y = y_.data<T>();
-    float* stat = stat_.data<float>();
-    const int64_t C = x_.cols();
+void run(Queue&, const LayerNormForward& op) {
+  with_residual_types(op.y.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    T* y = op.y.data<T>();
+    float* stat = op.stat.data<float>();
+    const int64_t C = op.x.cols();
     std::vector<T> zeros;
-    const R* x = x_.data<R>();
-    const T *w = w_.data<T>(), *b = bias_of(b_, zeros, C);
-    parallel_for(x_.rows(), 2 * C, [=](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; n++) forward_row(y + n * C, stat + 2 * n, x + n * C, w, b, C, rule);
+    const R* x = op.x.data<R>();
+    const T *w = op.w.data<T>(), *b = bias_of(op.b, zeros, C);
+    parallel_for(op.x.rows(), 2 * C, [=](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; n++) forward_row(y + n * C, stat + 2 * n, x + n * C, w, b, C, op.rule);
     });
   });
 }
 
-void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w,
-                        const NormRule& rule) {
-  with_residual_types(dy.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
-    const int64_t C = x.cols();
-    backward<T, R>(dx, dw, db, dy, x, stat, w, rule.centered, block_rows,
-                   [C](int64_t, int64_t, auto&& gradient) { gradient(0, C, [](int64_t, float) {}); });
+void run(Queue&, const LayerNormBackward& op) {
+  with_residual_types(op.dy.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    const int64_t C = op.x.cols();
+    backward<T, R>(op, block_rows, [C](int64_t, int64_t, auto&& gradient) { gradient(0, C, [](int64_t, float) {}); });
   });
 }
 
-void residual_layernorm_forward(Tensor y, Tensor ln_, Tensor stat_, Tensor x, Tensor h, Tensor h_b, Tensor w_,
-                                Tensor b_, const NormRule& rule, const Dropout& d) {
-  with_residual_types(ln_.dtype(), x.dtype(), [&]<class T, class R>(T, R) {
-    T* ln = ln_.data<T>();
-    float* stat = stat_.data<float>();
-    const int64_t C = x.cols();
+void run(Queue&, const ResidualLayerNormForward& op) {
+  with_residual_types(op.ln.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
+    T* ln = op.ln.data<T>();
+    float* stat = op.stat.data<float>();
+    const int64_t C = op.x.cols();
     std::vector<T> zeros;
-    const T *w = w_.data<T>(), *b = bias_of(b_, zeros, C);
-    residual_rows<T, R>(y, x, h, h_b, d, 2 * C,
-                        [=](int64_t n, const R* row) { forward_row(ln + n * C, stat + 2 * n, row, w, b, C, rule); });
+    const T *w = op.w.data<T>(), *b = bias_of(op.b, zeros, C);
+    residual_rows<T, R>({.y = op.y, .x = op.x, .h = op.h, .b = op.h_b, .dropout = op.dropout}, 2 * C,
+                        [=](int64_t n, const R* row) { forward_row(ln + n * C, stat + 2 * n, row, w, b, C, op.rule); });
   });
 }
 
-void residual_layernorm_backward(Tensor dx, Tensor dh_, Tensor dh_b_, Tensor dw, Tensor db, Tensor dln, Tensor y,
-                                 Tensor stat, Tensor w, const NormRule& rule, const Dropout& d) {
-  with_residual_types(dln.dtype(), y.dtype(), [&]<class T, class R>(T, R) {
-    T* dh = dh_.raw() != dx.raw() ? dh_.data<T>() : nullptr;
-    float* dh_b = dh_b_.data_or_null<float>();
-    const int64_t N = y.rows(), C = y.cols(), bundles = (N + column_sum_rows - 1) / column_sum_rows;
+void run(Queue&, const ResidualLayerNormBackward& op) {
+  with_residual_types(op.dln.dtype(), op.y.dtype(), [&]<class T, class R>(T, R) {
+    T* dh = op.dh.raw() != op.dx.raw() ? op.dh.data<T>() : nullptr;
+    float* dh_b = op.dh_b.data_or_null<float>();
+    const int64_t N = op.y.rows(), C = op.y.cols(), bundles = (N + column_sum_rows - 1) / column_sum_rows;
     std::vector<float> partial(static_cast<size_t>(bundles * C));
     float* sums = partial.data();
-    const DropoutMask mask(d);
-    const bool active = d.active();
+    const DropoutMask mask(op.dropout);
+    const bool active = op.dropout.active();
     const uint64_t first_row = mask.first_row();
-    backward<T, R>(dx, dw, db, dln, y, stat, w, rule.centered, column_sum_rows,
-                   [=](int64_t bundle, int64_t n, auto&& gradient) {
-                     float* sum = sums + bundle * C;
-                     T* to = dh + n * C;
-                     if (!active && !dh) return gradient(0, C, [=](int64_t c, float v) { sum[c] += v; });
-                     float masked[masked_run];
-                     for (int64_t first = 0; first < C; first += masked_run) {
-                       const int64_t count = std::min(masked_run, C - first);
-                       if (active)
-                         mask.draw(masked, first_row + static_cast<uint64_t>(n), 0, first, count);
-                       else
-                         std::fill_n(masked, count, 1.0f);
-                       gradient(first, count, [&](int64_t c, float v) { masked[c - first] *= v; });
+    backward<T, R>(norm_of(op), column_sum_rows, [=](int64_t bundle, int64_t n, auto&& gradient) {
+      float* sum = sums + bundle * C;
+      T* to = dh + n * C;
+      if (!active && !dh) return gradient(0, C, [=](int64_t c, float v) { sum[c] += v; });
+      float masked[masked_run];
+      for (int64_t first = 0; first < C; first += masked_run) {
+        const int64_t count = std::min(masked_run, C - first);
+        if (active)
+          mask.draw(masked, first_row + static_cast<uint64_t>(n), 0, first, count);
+        else
+          std::fill_n(masked, count, 1.0f);
+        gradient(first, count, [&](int64_t c, float v) { masked[c - first] *= v; });
 #pragma omp simd
-                       for (int64_t i = 0; i < count; i++) {
-                         sum[first + i] += masked[i];
-                         put(to[first + i], masked[i]);
-                       }
-                     }
-                   });
+        for (int64_t i = 0; i < count; i++) {
+          sum[first + i] += masked[i];
+          put(to[first + i], masked[i]);
+        }
+      }
+    });
     for (int64_t bundle = 0; bundle < bundles && dh_b; bundle++)
 #pragma omp simd
       for (int64_t c = 0; c < C; c++) dh_b[c] += sums[bundle * C + c];

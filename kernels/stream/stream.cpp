@@ -24,16 +24,20 @@ void Stream::upload(const char* name, std::initializer_list<Tensor> to,
   for (const Tensor& t : to)
     if (!t.empty()) bytes += bytes_of(t);
   const std::span<const Tensor> tensors(to.begin(), to.size());
-  launch(
-      name, {.bytes = bytes, .kind = Cost::Kind::input}, to, [&] { fill(tensors); },
-      [&](auto) { transfers().upload(tensors, fill); });
+  launch(name, {.bytes = bytes, .kind = Cost::Kind::input}, to, [&] {
+    if (world_ == World::cuda) return transfers().upload(tensors, fill);
+    fill(tensors);
+  });
 }
 
 Stream::Ticket Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
   Ticket ticket = 0;
-  launch(
-      name, {.bytes = static_cast<double>(from.bytes())}, {}, [&] { read(from); },
-      [&](auto) { ticket = transfers().download(from, std::move(read)); });
+  launch(name, {.bytes = static_cast<double>(from.bytes())}, {}, [&] {
+    if (world_ == World::cuda)
+      ticket = transfers().download(from, std::move(read));
+    else
+      read(from);
+  });
   return ticket;
 }
 

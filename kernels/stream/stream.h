@@ -23,6 +23,7 @@
 #include "kernels/stream/op_timer.h"
 #include "kernels/stream/op_watcher.h"
 #include "kernels/stream/pending.h"
+#include "kernels/stream/queue_cpu.h"
 #include "kernels/stream/queue_cuda.h"
 #include "kernels/stream/trace.h"
 #include "kernels/system/check.h"
@@ -34,7 +35,7 @@ class HostTransfers;  // host_transfers.h: copies between host and GPU
 
 enum class World { cpu, dry, cuda };
 
-// True if this build has the CUDA ops. Without them their closures are never instantiated.
+// True if this build has the CUDA ops. Without them nothing calls them.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 // For costs, which are in doubles.
@@ -55,23 +56,16 @@ class Stream {
 
   World world() const { return world_; }
 
-  // `written`: the tensors that the op writes or adds to, for a watcher; empty tensors are allowed, scratch memory is
-  // not listed. cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
-  template <class Cpu, class Cuda>
-  void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Cpu&& cpu, Cuda&& cuda) {
-    cost.directions = directions_;
-    OpRecord& record = record_of(name);
-    record.launches++;
-    record.flops += cost.flops;
-    record.bytes += cost.bytes;
-    trace_->op(name, cost);
-    if (notes_) notes_->add(name, cost, {written.begin(), written.size()});
-    if (world_ == World::dry) return;
-    Timekeeper* const timekeeper = trace_->timekeeper();
-    if (timekeeper) timekeeper->begin_op(name, cost);
-    run(name, record, cpu, cuda);
-    if (timekeeper) timekeeper->end();
-    if (watcher_) watcher_->launched(name, {written.begin(), written.size()});
+  // Op: a struct of the op's arguments, and its `name`; run(cpu::Queue&, const Op&) and, in a build with CUDA,
+  // run(cuda::Queue, const Op&) compute it. `written`: the tensors that it writes or adds to, for a watcher; empty ones
+  // are allowed, scratch memory is not listed.
+  template <class Op>
+  void launch(const Op& op, Cost cost, std::initializer_list<Tensor> written) {
+    launch(Op::name, cost, written, [&] {
+      if constexpr (has_cuda)
+        if (world_ == World::cuda) return run(queue_, op);
+      run(cpu_queue_, op);
+    });
   }
   // What is launched from here on is work on an update's directions (Cost::directions), or no longer.
   void work_on_directions(bool begins) { directions_ = begins; }
@@ -124,27 +118,36 @@ class Stream {
   // Ops in order, with the transfers of this stream, which communicators write.
   Trace& trace() { return *trace_; }
 
-  // Returns the state that one library's ops keep between calls. Only inside a cpu closure, for one type.
-  template <class State>
-  State& state() {
-    if (!state_) state_ = std::make_shared<State>();
-    return *static_cast<State*>(state_.get());
-  }
-
  private:
-  template <class Cpu, class Cuda>
-  void run(const char* name, OpRecord& record, Cpu& cpu, Cuda& cuda) {
+  template <class Work>
+  void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Work&& work) {
+    cost.directions = directions_;
+    OpRecord& record = record_of(name);
+    record.launches++;
+    record.flops += cost.flops;
+    record.bytes += cost.bytes;
+    trace_->op(name, cost);
+    if (notes_) notes_->add(name, cost, {written.begin(), written.size()});
+    if (world_ == World::dry) return;
+    Timekeeper* const timekeeper = trace_->timekeeper();
+    if (timekeeper) timekeeper->begin_op(name, cost);
+    compute(name, record, work);
+    if (timekeeper) timekeeper->end();
+    if (watcher_) watcher_->launched(name, {written.begin(), written.size()});
+  }
+  template <class Work>
+  void compute(const char* name, OpRecord& record, Work& work) {
     if constexpr (has_cuda) {
       if (world_ == World::cuda) {
         const device::Range range(name);
         if (timer_) timer_->begin(name);
-        cuda(queue_);
+        work();
         if (timer_) timer_->end();
         return;
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    cpu();
+    work();
     record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   OpRecord& record_of(const char* name);
@@ -156,11 +159,11 @@ class Stream {
 
   World world_;
   cuda::Queue queue_;
+  cpu::Queue cpu_queue_;
   std::vector<OpRecord> log_;
   GemmCounts gemms_;
   std::unique_ptr<Trace> trace_ =
       std::make_unique<Trace>();  // a pointer, since transfers in flight point to it when the stream moves
-  std::shared_ptr<void> state_;
   std::unique_ptr<HostTransfers> transfers_;
   std::unique_ptr<OpTimer> timer_;
   OpWatcher* watcher_ = nullptr;

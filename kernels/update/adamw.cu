@@ -107,19 +107,19 @@ __global__ void __launch_bounds__(threads)
 }
 }  // namespace
 
-void adamw_update(Queue queue, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
-                  const AdamW& a, const Rounding& rounding) {
-  const int64_t count = master.numel();
+void run(Queue queue, const AdamWUpdate& op) {
+  const int64_t count = op.master.numel();
   if (count == 0) return;
   bool vectors = true;
-  for (const Tensor& t : {master, m, v, working, grad}) vectors = vectors && aligned(t.raw(), 4 * size_of(t.dtype()));
+  for (const Tensor& t : {op.master, op.m, op.v, op.working, op.grad})
+    vectors = vectors && aligned(t.raw(), 4 * size_of(t.dtype()));
   const auto kernel = [&] {
-    if (rounding.stochastic) return vectors ? update_kernel<true, 4> : update_kernel<true, 1>;
+    if (op.rounding.stochastic) return vectors ? update_kernel<true, 4> : update_kernel<true, 1>;
     return vectors ? update_kernel<false, 4> : update_kernel<false, 1>;
   }();
-  launch(queue, {"adamw_update", element_grid(count, vectors ? 4 : 1, 1), threads}, kernel, floats_of(master),
-         floats_of(m), floats_of(v), floats_of(working), grad.data<float>(),
-         reinterpret_cast<const UpdateState*>(state.data<double>()), count, rates_of(a), rounding);
+  launch(queue, {op.name, element_grid(count, vectors ? 4 : 1, 1), threads}, kernel, floats_of(op.master),
+         floats_of(op.m), floats_of(op.v), floats_of(op.working), op.grad.data<float>(),
+         reinterpret_cast<const UpdateState*>(op.state.data<double>()), count, rates_of(op.adamw), op.rounding);
 }
 
 }  // namespace megalith::cuda

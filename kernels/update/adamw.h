@@ -62,19 +62,24 @@ void with_state_type(DType dtype, const Rounding& rounding, F&& f) {
     f(bfloat16{}, std::false_type{});
 }
 
-// Updates master, m and v (n) in place; master is f32 or bf16, m and v are both f32 or both bf16, grad (n) is f32, and
-// state comes from decide_update (decide_update.h). working (n), in a compute type, receives the new master rounded to
-// nearest; it is empty when the master itself computes. A skipped step writes nothing.
-void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
-                  const AdamW& a, const Rounding& rounding = {});
+// A skipped step writes nothing.
+struct AdamWUpdate {
+  static constexpr const char* name = "adamw_update";
+  Tensor master;     // (n) f32 or bf16, in place
+  Tensor m, v;       // (n), both f32 or both bf16, in place
+  Tensor working{};  // (n), in a compute type: the new master rounded to nearest; empty when the master itself computes
+  Tensor grad;       // (n) f32
+  Tensor state;      // of DecideUpdate (decide_update.h)
+  AdamW adamw;
+  Rounding rounding{};
+};
 
+void launch(Stream& s, const AdamWUpdate& op);
 namespace cpu {
-void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state, const AdamW& a,
-                  const Rounding& rounding);
+void run(Queue& queue, const AdamWUpdate& op);
 }  // namespace cpu
 namespace cuda {
-void adamw_update(Queue queue, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
-                  const AdamW& a, const Rounding& rounding);
+void run(Queue queue, const AdamWUpdate& op);
 }  // namespace cuda
 
 }  // namespace megalith

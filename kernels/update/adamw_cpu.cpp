@@ -62,19 +62,18 @@ void round_state(std::array<Tensor, 3> state, int64_t begin, int64_t n, std::arr
 }
 }  // namespace
 
-void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state_, const AdamW& a,
-                  const Rounding& rounding) {
-  const UpdateState& state = *reinterpret_cast<const UpdateState*>(state_.data<double>());
+void run(Queue&, const AdamWUpdate& op) {
+  const UpdateState& state = *reinterpret_cast<const UpdateState*>(op.state.data<double>());
   if (state.decision != static_cast<double>(Decision::update)) return;
-  parallel_for(master.numel(), 4, [&](int64_t first, int64_t end) {
+  parallel_for(op.master.numel(), 4, [&](int64_t first, int64_t end) {
     float scratch[3][cached];
     for (int64_t begin = first; begin < end; begin += cached) {
       const int64_t n = std::min(cached, end - begin);
-      float *const p = widened(master, begin, n, scratch[0]), *const mi = widened(m, begin, n, scratch[1]),
-                   *const vi = widened(v, begin, n, scratch[2]);
-      update(p, mi, vi, grad.data<float>() + begin, n, state, a);
-      round_state({master, m, v}, begin, n, {p, mi, vi}, rounding);
-      if (!working.empty()) round_to_nearest(working, begin, n, widened(master, begin, n, scratch[0]));
+      float *const p = widened(op.master, begin, n, scratch[0]), *const mi = widened(op.m, begin, n, scratch[1]),
+                   *const vi = widened(op.v, begin, n, scratch[2]);
+      update(p, mi, vi, op.grad.data<float>() + begin, n, state, op.adamw);
+      round_state({op.master, op.m, op.v}, begin, n, {p, mi, vi}, op.rounding);
+      if (!op.working.empty()) round_to_nearest(op.working, begin, n, widened(op.master, begin, n, scratch[0]));
     }
   });
 }

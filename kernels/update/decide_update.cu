@@ -40,9 +40,9 @@ __global__ void __launch_bounds__(deciders)
 }
 }  // namespace
 
-void decide_update(Queue queue, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a) {
-  launch(queue, {"decide_update", 1, deciders}, decide_kernel, reinterpret_cast<UpdateState*>(state.data<double>()),
-         sums.data<double>(), sums.numel() - 1, rules, a.learning_rate, a.beta1, a.beta2);
+void run(Queue queue, const DecideUpdate& op) {
+  launch(queue, {op.name, 1, deciders}, decide_kernel, reinterpret_cast<UpdateState*>(op.state.data<double>()),
+         op.sums.data<double>(), op.sums.numel() - 1, op.rules, op.adamw.learning_rate, op.adamw.beta1, op.adamw.beta2);
 }
 
 }  // namespace megalith::cuda

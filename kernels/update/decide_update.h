@@ -66,9 +66,14 @@ static_assert(sizeof(UpdateState) == UpdateState::numel * sizeof(double));
 inline Tensor next_loss_scale_of(const Tensor& state) { return state.flat(7, 8); }
 static_assert(offsetof(UpdateState, next_loss_scale) == 7 * sizeof(double));
 
-// state (UpdateState::numel) f64; sums (n) f64: square sums of n - 1 parts of the gradient, then the loss. A skipped
-// step changes neither updates nor norms. One of which no token counts is not among those skipped in a row.
-void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
+// A skipped step changes neither updates nor norms. One of which no token counts is not among those skipped in a row.
+struct DecideUpdate {
+  static constexpr const char* name = "decide_update";
+  Tensor state;  // (UpdateState::numel) f64, in place
+  Tensor sums;   // (n) f64: square sums of n - 1 parts of the gradient, then the loss
+  UpdateRules rules;
+  AdamW adamw;
+};
 
 // The decision, shared by both implementations, once norm and median are in the state. Returns true for an update,
 // whose rates the caller sets.
@@ -120,11 +125,12 @@ constexpr double norm_of(UpdateState& state, const UpdateRules& rules, double ro
   return root_of_square_sum / state.loss_scale;
 }
 
+void launch(Stream& s, const DecideUpdate& op);
 namespace cpu {
-void decide_update(Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
+void run(Queue& queue, const DecideUpdate& op);
 }  // namespace cpu
 namespace cuda {
-void decide_update(Queue queue, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
+void run(Queue queue, const DecideUpdate& op);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -18,17 +18,17 @@ double median_of_norms(const UpdateState& state) {
 }
 }  // namespace
 
-void decide_update(Tensor state_, Tensor sums, const UpdateRules& rules, const AdamW& a) {
-  UpdateState& state = *reinterpret_cast<UpdateState*>(state_.data<double>());
-  const double* v = sums.data<double>();
-  const int64_t parts = sums.numel() - 1;
+void run(Queue&, const DecideUpdate& op) {
+  UpdateState& state = *reinterpret_cast<UpdateState*>(op.state.data<double>());
+  const double* v = op.sums.data<double>();
+  const int64_t parts = op.sums.numel() - 1;
   double square_sum = 0;
   for (int64_t i = 0; i < parts; i++) square_sum += v[i];
-  state.norm = norm_of(state, rules, std::sqrt(square_sum));
-  state.median = rules.skip_above > 0 ? median_of_norms(state) : 0;
-  if (!decide(state, rules, v[parts])) return;
-  state.rate = a.learning_rate / (1 - std::pow(a.beta1, state.updates));
-  state.root = 1 / (1 - std::pow(a.beta2, state.updates));
+  state.norm = norm_of(state, op.rules, std::sqrt(square_sum));
+  state.median = op.rules.skip_above > 0 ? median_of_norms(state) : 0;
+  if (!decide(state, op.rules, v[parts])) return;
+  state.rate = op.adamw.learning_rate / (1 - std::pow(op.adamw.beta1, state.updates));
+  state.root = 1 / (1 - std::pow(op.adamw.beta2, state.updates));
 }
 
 }  // namespace megalith::cpu

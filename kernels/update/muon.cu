@@ -163,65 +163,58 @@ __global__ void __launch_bounds__(threads)
 }
 }  // namespace
 
-void muon_momentum(Queue queue, Tensor m, Tensor grad, Tensor state, const Rounding& rounding) {
-  const int64_t count = m.numel();
+void run(Queue queue, const MuonMomentum& op) {
+  const int64_t count = op.m.numel();
   if (count == 0) return;
   const auto c = static_cast<float>(1 - newton_schulz::momentum);
-  with_state_type(m.dtype(), rounding, [&]<class T>(T, auto stochastic) {
-    with_width<4>(in_fours({m, grad}), [&](auto n) {
-      launch(queue, {"muon_momentum", element_grid(count, n, 1), threads}, momentum_kernel<stochastic, T, n>,
-             m.data<T>(), grad.data<float>(), update_state_of(state), count, c, rounding);
+  with_state_type(op.m.dtype(), op.rounding, [&]<class T>(T, auto stochastic) {
+    with_width<4>(in_fours({op.m, op.grad}), [&](auto n) {
+      launch(queue, {op.name, element_grid(count, n, 1), threads}, momentum_kernel<stochastic, T, n>, op.m.data<T>(),
+             op.grad.data<float>(), update_state_of(op.state), count, c, op.rounding);
     });
   });
 }
 
-void scale_to_unit_norm(Queue queue, Tensor x) {
-  const int64_t count = x.numel();
+void run(Queue queue, const ScaleToUnitNorm& op) {
+  const int64_t count = op.x.numel();
   if (count == 0) return;
   double* const partial = static_cast<double*>(queue.workspace);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(1056, ceil_div(count, int64_t{threads} * 8)));
-  with_f32_or_bf16(x.dtype(), [&]<class T>(T) {
-    launch(queue, {"scale_to_unit_norm", blocks, threads}, square_sum_kernel<T>, partial, x.data<T>(), count);
-    launch(queue, {"scale_to_unit_norm", 1, threads}, norm_kernel, partial, static_cast<int>(blocks),
-           newton_schulz::smallest_norm);
-    with_width<4>(in_fours({x}), [&](auto n) {
-      launch(queue, {"scale_to_unit_norm", element_grid(count, n, 1), threads}, scale_kernel<T, n>, x.data<T>(),
-             partial, count);
+  with_f32_or_bf16(op.x.dtype(), [&]<class T>(T) {
+    launch(queue, {op.name, blocks, threads}, square_sum_kernel<T>, partial, op.x.data<T>(), count);
+    launch(queue, {op.name, 1, threads}, norm_kernel, partial, static_cast<int>(blocks), newton_schulz::smallest_norm);
+    with_width<4>(in_fours({op.x}), [&](auto n) {
+      launch(queue, {op.name, element_grid(count, n, 1), threads}, scale_kernel<T, n>, op.x.data<T>(), partial, count);
     });
   });
 }
 
-void newton_schulz_polynomial(Queue queue, Tensor y, Tensor a, Tensor b) {
-  const int64_t k = y.cols();
+void run(Queue queue, const NewtonSchulzPolynomial& op) {
+  const int64_t k = op.y.cols();
   if (k == 0) return;
-  with_f32_or_bf16(y.dtype(), [&]<class T>(T) {
-    with_width<4>(in_fours({y, a, b}), [&](auto n) {
-      launch(queue, {"newton_schulz_polynomial", element_grid(k * k, n, 1), threads}, polynomial_kernel<T, n>,
-             y.data<T>(), a.data<T>(), b.data<T>(), k, static_cast<float>(newton_schulz::c0),
+  with_f32_or_bf16(op.y.dtype(), [&]<class T>(T) {
+    with_width<4>(in_fours({op.y, op.a, op.b}), [&](auto n) {
+      launch(queue, {op.name, element_grid(k * k, n, 1), threads}, polynomial_kernel<T, n>, op.y.data<T>(),
+             op.a.data<T>(), op.b.data<T>(), k, static_cast<float>(newton_schulz::c0),
              static_cast<float>(newton_schulz::c1), static_cast<float>(newton_schulz::c2));
     });
   });
 }
 
-void put_columns(Queue queue, Tensor whole, Tensor part, const Columns& c) {
-  copy_columns<true>(queue, "put_columns", whole, part, c);
-}
-void take_columns(Queue queue, Tensor part, Tensor whole, const Columns& c) {
-  copy_columns<false>(queue, "take_columns", whole, part, c);
-}
+void run(Queue queue, const PutColumns& op) { copy_columns<true>(queue, op.name, op.whole, op.part, op.columns); }
+void run(Queue queue, const TakeColumns& op) { copy_columns<false>(queue, op.name, op.whole, op.part, op.columns); }
 
-void muon_update(Queue queue, Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
-                 const Rounding& rounding) {
-  const int64_t count = master.numel();
+void run(Queue queue, const MuonUpdate& op) {
+  const int64_t count = op.master.numel();
   if (count == 0) return;
-  const auto decay = static_cast<float>(muon.weight_decay / muon.size),
-             rate = static_cast<float>(muon.learning_rate * muon.size);
-  with_state_type(master.dtype(), rounding, [&]<class T>(T, auto stochastic) {
-    with_compute_type(working.empty() ? DType::f32 : working.dtype(), [&]<class W>(W) {
-      with_width<4>(in_fours({master, working, direction}), [&](auto n) {
-        launch(queue, {"muon_update", element_grid(count, n, 1), threads}, move_kernel<stochastic, T, W, n>,
-               master.data<T>(), working.empty() ? nullptr : working.data<W>(), direction.data<float>(),
-               update_state_of(state), count, decay, rate, rounding);
+  const auto decay = static_cast<float>(op.muon.weight_decay / op.muon.size),
+             rate = static_cast<float>(op.muon.learning_rate * op.muon.size);
+  with_state_type(op.master.dtype(), op.rounding, [&]<class T>(T, auto stochastic) {
+    with_compute_type(op.working.empty() ? DType::f32 : op.working.dtype(), [&]<class W>(W) {
+      with_width<4>(in_fours({op.master, op.working, op.direction}), [&](auto n) {
+        launch(queue, {op.name, element_grid(count, n, 1), threads}, move_kernel<stochastic, T, W, n>,
+               op.master.data<T>(), op.working.empty() ? nullptr : op.working.data<W>(), op.direction.data<float>(),
+               update_state_of(op.state), count, decay, rate, op.rounding);
       });
     });
   });

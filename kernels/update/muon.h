@@ -28,44 +28,75 @@ constexpr double c0 = 3.4445, c1 = -4.7750, c2 = 2.0315;
 constexpr int steps = 5;
 }  // namespace newton_schulz
 
-// m (n) f32 or bf16 in place; grad (n) f32 becomes u. state comes from decide_update (decide_update.h). A skipped step
-// writes nothing. Of the words of rounding (Rounding::words), m takes the second.
-void muon_momentum(Stream& s, Tensor m, Tensor grad, Tensor state, const Rounding& rounding = {});
+// A skipped step writes nothing. Of the words of rounding (Rounding::words), m takes the second.
+struct MuonMomentum {
+  static constexpr const char* name = "muon_momentum";
+  Tensor m;      // (n) f32 or bf16, in place
+  Tensor grad;   // (n) f32, becomes u
+  Tensor state;  // of DecideUpdate (decide_update.h)
+  Rounding rounding{};
+};
 
-// x = x / max(|x|, 1e-7), f32 or bf16. The sum is in f64 and in an order that depends on the number of elements alone.
-void scale_to_unit_norm(Stream& s, Tensor x);
+// x = x / max(|x|, 1e-7). The sum is in f64 and in an order that depends on the number of elements alone.
+struct ScaleToUnitNorm {
+  static constexpr const char* name = "scale_to_unit_norm";
+  Tensor x;  // f32 or bf16, in place
+};
 
-// y (k, k) = c0 I + c1 a + c2 b, the polynomial of a square matrix a, whose square is b; f32 or bf16, all of one type.
-// y may be a or b.
-void newton_schulz_polynomial(Stream& s, Tensor y, Tensor a, Tensor b);
+// y = c0 I + c1 a + c2 b, the polynomial of a square matrix a, whose square is b.
+struct NewtonSchulzPolynomial {
+  static constexpr const char* name = "newton_schulz_polynomial";
+  Tensor y;     // (k, k), written; may be a or b
+  Tensor a, b;  // (k, k); f32 or bf16, all of one type
+};
 
-// Columns c of whole (R, c.total) = part (R, c.count), and the other way; both f32 or both bf16.
-void put_columns(Stream& s, Tensor whole, Tensor part, const Columns& c);
-void take_columns(Stream& s, Tensor part, Tensor whole, const Columns& c);
+// Columns of a matrix (R, columns.total) from a part (R, columns.count), and the other way; both f32 or both bf16.
+struct PutColumns {
+  static constexpr const char* name = "put_columns";
+  Tensor whole;  // these columns are written
+  Tensor part;
+  Columns columns;
+};
+struct TakeColumns {
+  static constexpr const char* name = "take_columns";
+  Tensor part;  // written
+  Tensor whole;
+  Columns columns;
+};
 
-// Updates master (n), f32 or bf16, in place by direction (n) f32. working (n), in a compute type, receives the new
-// master rounded to nearest; it is empty when the master itself computes. A skipped step writes nothing. Of the words
-// of rounding, the master takes the first.
-void muon_update(Stream& s, Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
-                 const Rounding& rounding = {});
+// Updates the weights by a direction. A skipped step writes nothing. Of the words of rounding, the master takes the
+// first.
+struct MuonUpdate {
+  static constexpr const char* name = "muon_update";
+  Tensor master;     // (n) f32 or bf16, in place
+  Tensor working{};  // (n), in a compute type: the new master rounded to nearest; empty when the master itself computes
+  Tensor direction;  // (n) f32
+  Tensor state;
+  Muon muon;
+  Rounding rounding{};
+};
 
+void launch(Stream& s, const MuonMomentum& op);
+void launch(Stream& s, const ScaleToUnitNorm& op);
+void launch(Stream& s, const NewtonSchulzPolynomial& op);
+void launch(Stream& s, const PutColumns& op);
+void launch(Stream& s, const TakeColumns& op);
+void launch(Stream& s, const MuonUpdate& op);
 namespace cpu {
-void muon_momentum(Tensor m, Tensor grad, Tensor state, const Rounding& rounding);
-void scale_to_unit_norm(Tensor x);
-void newton_schulz_polynomial(Tensor y, Tensor a, Tensor b);
-void put_columns(Tensor whole, Tensor part, const Columns& c);
-void take_columns(Tensor part, Tensor whole, const Columns& c);
-void muon_update(Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
-                 const Rounding& rounding);
+void run(Queue& queue, const MuonMomentum& op);
+void run(Queue& queue, const ScaleToUnitNorm& op);
+void run(Queue& queue, const NewtonSchulzPolynomial& op);
+void run(Queue& queue, const PutColumns& op);
+void run(Queue& queue, const TakeColumns& op);
+void run(Queue& queue, const MuonUpdate& op);
 }  // namespace cpu
 namespace cuda {
-void muon_momentum(Queue queue, Tensor m, Tensor grad, Tensor state, const Rounding& rounding);
-void scale_to_unit_norm(Queue queue, Tensor x);
-void newton_schulz_polynomial(Queue queue, Tensor y, Tensor a, Tensor b);
-void put_columns(Queue queue, Tensor whole, Tensor part, const Columns& c);
-void take_columns(Queue queue, Tensor part, Tensor whole, const Columns& c);
-void muon_update(Queue queue, Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
-                 const Rounding& rounding);
+void run(Queue queue, const MuonMomentum& op);
+void run(Queue queue, const ScaleToUnitNorm& op);
+void run(Queue queue, const NewtonSchulzPolynomial& op);
+void run(Queue queue, const PutColumns& op);
+void run(Queue queue, const TakeColumns& op);
+void run(Queue queue, const MuonUpdate& op);
 }  // namespace cuda
 
 }  // namespace megalith

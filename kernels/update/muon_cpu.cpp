@@ -104,30 +104,30 @@ void copy_columns(Tensor whole_, Tensor part_, const Columns& c) {
 
 }  // namespace
 
-void muon_momentum(Tensor m, Tensor grad, Tensor state_, const Rounding& rounding) {
-  const UpdateState& state = update_state_of(state_);
+void run(Queue&, const MuonMomentum& op) {
+  const UpdateState& state = update_state_of(op.state);
   if (!updates(state)) return;
-  with_state_type(m.dtype(), rounding,
-                  [&]<class T>(T, auto stochastic) { add_momentum<stochastic, T>(m, grad, state, rounding); });
+  with_state_type(op.m.dtype(), op.rounding,
+                  [&]<class T>(T, auto stochastic) { add_momentum<stochastic, T>(op.m, op.grad, state, op.rounding); });
 }
 
-void scale_to_unit_norm(Tensor x_) {
-  with_f32_or_bf16(x_.dtype(), [&]<class T>(T) {
-    T* x = x_.data<T>();
-    const double norm = std::sqrt(square_sum_of(x, x_.numel()));
+void run(Queue&, const ScaleToUnitNorm& op) {
+  with_f32_or_bf16(op.x.dtype(), [&]<class T>(T) {
+    T* x = op.x.data<T>();
+    const double norm = std::sqrt(square_sum_of(x, op.x.numel()));
     const auto factor = static_cast<float>(1 / std::max(norm, newton_schulz::smallest_norm));
-    parallel_for(x_.numel(), 1, [=](int64_t begin, int64_t end) {
+    parallel_for(op.x.numel(), 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t i = begin; i < end; i++) put(x[i], factor * get(x[i]));
     });
   });
 }
 
-void newton_schulz_polynomial(Tensor y_, Tensor a_, Tensor b_) {
-  with_f32_or_bf16(y_.dtype(), [&]<class T>(T) {
-    T* y = y_.data<T>();
-    const T *a = a_.data<T>(), *b = b_.data<T>();
-    const int64_t k = y_.cols();
+void run(Queue&, const NewtonSchulzPolynomial& op) {
+  with_f32_or_bf16(op.y.dtype(), [&]<class T>(T) {
+    T* y = op.y.data<T>();
+    const T *a = op.a.data<T>(), *b = op.b.data<T>();
+    const int64_t k = op.y.cols();
     const auto c0 = static_cast<float>(newton_schulz::c0), c1 = static_cast<float>(newton_schulz::c1),
                c2 = static_cast<float>(newton_schulz::c2);
     parallel_for(k, k, [=](int64_t begin, int64_t end) {
@@ -138,19 +138,18 @@ void newton_schulz_polynomial(Tensor y_, Tensor a_, Tensor b_) {
   });
 }
 
-void put_columns(Tensor whole, Tensor part, const Columns& c) { copy_columns<true>(whole, part, c); }
-void take_columns(Tensor part, Tensor whole, const Columns& c) { copy_columns<false>(whole, part, c); }
+void run(Queue&, const PutColumns& op) { copy_columns<true>(op.whole, op.part, op.columns); }
+void run(Queue&, const TakeColumns& op) { copy_columns<false>(op.whole, op.part, op.columns); }
 
-void muon_update(Tensor master, Tensor working, Tensor direction, Tensor state, const Muon& muon,
-                 const Rounding& rounding) {
-  if (!updates(update_state_of(state))) return;
-  with_state_type(master.dtype(), rounding, [&]<class T>(T, auto stochastic) {
-    move_by<stochastic, T>(master, direction, muon, rounding);
-    if (working.empty()) return;
-    with_compute_type(working.dtype(), [&]<class To>(To) {
-      const T* from = master.data<T>();
-      To* to = working.data<To>();
-      parallel_for(master.numel(), 1, [=](int64_t begin, int64_t end) {
+void run(Queue&, const MuonUpdate& op) {
+  if (!updates(update_state_of(op.state))) return;
+  with_state_type(op.master.dtype(), op.rounding, [&]<class T>(T, auto stochastic) {
+    move_by<stochastic, T>(op.master, op.direction, op.muon, op.rounding);
+    if (op.working.empty()) return;
+    with_compute_type(op.working.dtype(), [&]<class To>(To) {
+      const T* from = op.master.data<T>();
+      To* to = op.working.data<To>();
+      parallel_for(op.master.numel(), 1, [=](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) put(to[i], get(from[i]));
       });
     });

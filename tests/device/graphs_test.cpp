@@ -20,15 +20,15 @@ class DeviceGraphs : public OnDevice {
     s_.emplace(World::cuda, queue_->queue());
     arena_.emplace(World::cuda, "device", 1 << 20);
     for (Tensor* t : {&x_, &y_, &z_}) *t = arena_->tensor(DType::f32, {1000});
-    for (const Tensor& t : {x_, y_, z_}) fill(*s_, t, 0);
+    for (const Tensor& t : {x_, y_, z_}) launch(*s_, Fill{.y = t, .value = 0});
   }
   // y = 2 (y + x) + 1, by way of `scratch`.
   void ops(const Tensor& scratch) {
-    add(*s_, y_, x_);
-    copy(*s_, scratch, y_);
-    add(*s_, y_, scratch);
-    fill(*s_, scratch, 1);
-    add(*s_, y_, scratch);
+    launch(*s_, Add{.y = y_, .x = x_});
+    launch(*s_, Copy{.y = scratch, .x = y_});
+    launch(*s_, Add{.y = y_, .x = scratch});
+    launch(*s_, Fill{.y = scratch, .value = 1});
+    launch(*s_, Add{.y = y_, .x = scratch});
   }
   void replay(const Tensor& scratch) {
     s_->replay(graph_, [&] { ops(scratch); });
@@ -88,7 +88,7 @@ TEST_F(DeviceGraphs, KeepTheOrderOfTheStream) {
 TEST_F(DeviceGraphs, ANumberThatChangesIsTheOldOne) {
   for (int round = 0; round < 4; round++) {
     s_->replay(graph_, [&] {
-      for (int i = 0; i < 4; i++) fill(*s_, y_, round);
+      for (int i = 0; i < 4; i++) launch(*s_, Fill{.y = y_, .value = 1.0 * round});
     });
     EXPECT_EQ(last_of_y(), round == 0 ? 0 : 1) << "those of the second time";
   }
@@ -109,7 +109,7 @@ TEST_F(DeviceGraphs, OtherMemoryIsRefused) {
 }
 
 TEST_F(DeviceGraphs, FewOpsAreLaunchedAsEver) {
-  for (int round = 0; round < 4; round++) s_->replay(graph_, [&] { add(*s_, y_, x_); });
+  for (int round = 0; round < 4; round++) s_->replay(graph_, [&] { launch(*s_, Add{.y = y_, .x = x_}); });
   EXPECT_EQ(graph_.state(), State::refused);
   EXPECT_EQ(s_->graphs(), GraphCounts{});
 }

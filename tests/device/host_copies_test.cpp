@@ -23,22 +23,22 @@ TEST_F(DeviceHostCopies, AreInOrderWithTheStream) {
   const Tensor kept[2] = {host.tensor(DType::f32, {n}), host.tensor(DType::f32, {n})};
   constexpr int rounds = 12;
   std::vector<float> first(rounds), last(rounds), other(rounds);
-  fill(s, y, -1);
+  launch(s, Fill{.y = y, .value = -1});
   for (int round = 0; round < rounds; round++) {
     const auto at = static_cast<size_t>(round);
     const auto value = static_cast<float>(round);
-    fill(s, x, value);
+    launch(s, Fill{.y = x, .value = value});
     Pending away = s.to_host(kept[round % 2], x);
-    fill(s, beside, value);
+    launch(s, Fill{.y = beside, .value = value});
     away.wait();
-    fill(s, x, -2);
+    launch(s, Fill{.y = x, .value = -2});
     Pending back = s.to_device(y, kept[round % 2]);
-    add(s, beside, beside);
+    launch(s, Add{.y = beside, .x = beside});
     back.wait();
     s.download("first", y.flat(0, 1), [&, at](Tensor t) { first[at] = *t.data<float>(); });
     s.download("last", y.flat(n - 1, n), [&, at](Tensor t) { last[at] = *t.data<float>(); });
     s.download("beside", beside.flat(0, 1), [&, at](Tensor t) { other[at] = *t.data<float>(); });
-    fill(s, y, -3);
+    launch(s, Fill{.y = y, .value = -3});
   }
   s.synchronize();
   for (size_t round = 0; round < rounds; round++) {

@@ -244,8 +244,8 @@ TEST_F(DeviceBits, ConversionsInPlaceAreThoseOfTheCpu) {
         c.run = [t](Stream& s, const Tensors& a) {
           for (const Tensor& x : a) {
             const Tensor front(x.raw(), t, {x.numel()});
-            copy(s, front, x);
-            if (&x == &a.back()) copy(s, x, front);
+            launch(s, Copy{.y = front, .x = x});
+            if (&x == &a.back()) launch(s, Copy{.y = x, .x = front});
           }
         };
         Memories host(c, offset);
@@ -287,7 +287,8 @@ TEST_F(DeviceBits, OnePartOfTheVocabularyIsTheWhole) {
     for (int64_t offset : {0, 1}) {
       Case whole = cross_entropy_forward_backward_case(N, V, padding, t);
       whole.run = [&](Stream& s, const Tensors& a) {
-        cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale);
+        launch(s, CrossEntropyForwardBackward{
+                      .losses = a[0], .logits = a[1], .targets = a[2], .part = part, .scale = scale});
       };
       Case parts = whole;
       for (Arg arg : {out("stats", DType::f32, {3, N}), out("max", DType::f32, {N})}) {
@@ -296,11 +297,11 @@ TEST_F(DeviceBits, OnePartOfTheVocabularyIsTheWhole) {
       }
       parts.run = [&](Stream& s, const Tensors& a) {
         const Tensor stats = a[3], max = a[4];
-        softmax_part(s, stats, a[1], a[2], part);
-        copy(s, max, stats.rows(0, 1).view({N}));
-        merge_softmax(s, stats, max);
-        cross_entropy_loss(s, a[0], stats, a[2]);
-        cross_entropy_gradient(s, a[1], stats, a[2], part, scale);
+        launch(s, SoftmaxPart{.stats = stats, .logits = a[1], .targets = a[2], .part = part});
+        launch(s, Copy{.y = max, .x = stats.rows(0, 1).view({N})});
+        launch(s, MergeSoftmax{.stats = stats, .max = max});
+        launch(s, CrossEntropyLoss{.losses = a[0], .stats = stats, .targets = a[2]});
+        launch(s, CrossEntropyGradient{.logits = a[1], .stats = stats, .targets = a[2], .part = part, .scale = scale});
       };
       const Memories one = on_device(whole, offset), two = on_device(parts, offset);
       for (size_t a : {0, 1}) EXPECT_TRUE(one.memory[a].bits() == two.memory[a].bits()) << whole.args[a].name;

@@ -131,8 +131,14 @@ Case backward_case(const AttentionDims& dims, double p, DType t) {
                   in("lse", f32, rows), forward.args[2]},
          .run =
              [=](Stream& s, const Tensors& a) {
-               attention_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], dims,
-                                  {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000});
+               launch(s, AttentionBackward{.dqkv = a[0],
+                                           .delta = a[1],
+                                           .dout = a[2],
+                                           .out = a[3],
+                                           .lse = a[4],
+                                           .qkv = a[5],
+                                           .dims = dims,
+                                           .dropout = {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000}});
              },
          .twin = {}};
   c.args[1].scratch = true;
@@ -184,16 +190,16 @@ TEST_F(ModelShapes, MoreElementsThanAnIntCounts) {
     }
     s.synchronize();
   };
-  fill(s, x, 3);
-  fill(s, y, 0);
-  fill(s, x.flat(n - 1, n), -3);
-  copy(s, y, x);
+  launch(s, Fill{.y = x, .value = 3});
+  launch(s, Fill{.y = y, .value = 0});
+  launch(s, Fill{.y = x.flat(n - 1, n), .value = -3});
+  launch(s, Copy{.y = y, .x = x});
   look();
   for (const auto& [i, values] : found) {
     EXPECT_EQ(values.first, i == n - 1 ? -3 : 3) << i;
     EXPECT_EQ(values.second, values.first) << i;
   }
-  gelu_forward(s, y, x);
+  launch(s, GeluForward{.y = y, .x = x});
   look();
   for (const auto& [i, values] : found) EXPECT_NEAR(values.second, i == n - 1 ? -0.0036 : 2.9964, 0.01) << i;
 }

@@ -86,9 +86,9 @@ Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
     // Not a number the one time, numbers the other: nothing may depend on it.
     gpu().poison = !gpu().poison;
     const double poison = gpu().poison ? -1 : 0x3f003f00;
-    fill(s, as_words(queue.workspace, cuda::workspace_bytes), poison);
+    launch(s, Fill{.y = as_words(queue.workspace, cuda::workspace_bytes), .value = poison});
     for (size_t a = 0; a < c.args.size(); a++)
-      if (c.args[a].scratch) fill(s, as_words(tensors[a].raw(), tensors[a].bytes()), poison);
+      if (c.args[a].scratch) launch(s, Fill{.y = as_words(tensors[a].raw(), tensors[a].bytes()), .value = poison});
   }
 
   c.run(s, tensors);

@@ -47,12 +47,12 @@ TEST_P(Streams, UploadsOpsAndDownloadsKeepTheirOrder) {
   const Tensor x = d.arena.tensor(DType::f32, {large}), y = d.arena.tensor(DType::f32, {large});
   constexpr int rounds = 12;
   std::vector<float> first(rounds), last(rounds);
-  fill(s, y, 0);
+  launch(s, Fill{.y = y, .value = 0});
   for (int round = 0; round < rounds; round++) {
     s.upload("numbers", {x}, [&](std::span<const Tensor> host) {
       std::fill_n(host[0].data<float>(), large, static_cast<float>(round));
     });
-    add(s, y, x);
+    launch(s, Add{.y = y, .x = x});
     s.download("first", y.flat(0, 1), [&, round](Tensor t) { first[at(round)] = *t.data<float>(); });
     s.download("last", y.flat(large - 1, large), [&, round](Tensor t) { last[at(round)] = *t.data<float>(); });
   }
@@ -102,11 +102,11 @@ TEST_P(Streams, ReceiveReadsADownloadAndThoseBeforeIt) {
   const auto download = [&] {
     return s.download("x", x.flat(0, 1), [&](Tensor t) { read.push_back(*t.data<float>()); });
   };
-  fill(s, x, 1);
+  launch(s, Fill{.y = x, .value = 1});
   download();
-  fill(s, x, 2);
+  launch(s, Fill{.y = x, .value = 2});
   const Stream::Ticket second = download();
-  for (int i = 0; i < 50; i++) fill(s, x, 3);
+  for (int i = 0; i < 50; i++) launch(s, Fill{.y = x, .value = 3});
   download();
   s.receive(second);
   if (GetParam() == World::cuda) {
@@ -135,12 +135,12 @@ TEST_F(Gpu, TheHostDoesNotWaitAndIdleIsCalledMeanwhile) {
   Desk d(World::cuda);
   Stream& s = *d.stream;
   const Tensor x = d.arena.tensor(DType::f32, {200'000'000});
-  fill(s, x, 0);
+  launch(s, Fill{.y = x, .value = 0});
   s.synchronize();
   int idle = 0;
   s.on_idle([&] { idle++; });
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 100; i++) fill(s, x, i);
+  for (int i = 0; i < 100; i++) launch(s, Fill{.y = x, .value = 1.0 * i});
   const auto launched = std::chrono::steady_clock::now();
   s.synchronize();
   const auto done = std::chrono::steady_clock::now();
@@ -155,11 +155,11 @@ TEST_F(Gpu, EventsOrderTwoStreams) {
   const device::OwnedEvent written = device::make_event(), copied = device::make_event();
   std::vector<float> found(10);
   for (int i = 0; i < 10; i++) {
-    for (int k = 0; k < 20; k++) fill(*one.stream, x, -1);
-    fill(*one.stream, x, i);
+    for (int k = 0; k < 20; k++) launch(*one.stream, Fill{.y = x, .value = -1});
+    launch(*one.stream, Fill{.y = x, .value = 1.0 * i});
     device::record(written.get(), one.queue->queue().stream);
     device::wait(two.queue->queue().stream, written.get());
-    copy(*two.stream, y, x);
+    launch(*two.stream, Copy{.y = y, .x = x});
     device::record(copied.get(), two.queue->queue().stream);
     device::wait(one.queue->queue().stream, copied.get());  // before the next round overwrites x
     two.stream->download("last", y.flat(large - 1, large), [&, i](Tensor t) { found[at(i)] = *t.data<float>(); });
@@ -177,7 +177,7 @@ TEST_F(Gpu, TimedEventsMeasureTheWork) {
   const auto seconds_of = [&](int fills) {
     const device::OwnedEvent begin = device::make_timed_event(), end = device::make_timed_event();
     device::record(begin.get(), stream);
-    for (int i = 0; i < fills; i++) fill(s, x, i);
+    for (int i = 0; i < fills; i++) launch(s, Fill{.y = x, .value = 1.0 * i});
     device::record(end.get(), stream);
     device::synchronize(stream);
     return device::seconds_between(begin.get(), end.get());
@@ -194,12 +194,12 @@ TEST_F(Gpu, OpsAreTimedWhenAsked) {
   Desk d(World::cuda);
   Stream& s = *d.stream;
   const Tensor x = d.arena.tensor(DType::f32, {200'000'000});
-  fill(s, x, 1);
+  launch(s, Fill{.y = x, .value = 1});
   s.synchronize();
   EXPECT_EQ(s.log()[0].seconds, 0);
   s.time_ops();
-  for (int i = 0; i < 3; i++) fill(s, x, 1);
-  add(s, x, x);
+  for (int i = 0; i < 3; i++) launch(s, Fill{.y = x, .value = 1});
+  launch(s, Add{.y = x, .x = x});
   s.synchronize();
   const auto &fills = s.log()[0], &adds = s.log()[1];
   EXPECT_GT(fills.seconds, 0);

@@ -67,7 +67,13 @@ Case head_norm_forward_case(const AttentionDims& dims, DType t) {
           .dtype = t,
           .args = {out("y", t, {N, width}), out("rstd", f32, {N, heads}), in("x", t, {N, width}, 2),
                    in("q_w", t, {D}, 0.5, 1), in("k_w", t, {D}, 0.4, -1)},
-          .run = [=](Stream& s, const Tensors& a) { head_norm_forward(s, a[0], a[1], a[2], a[3], a[4], dims, 1e-2f); },
+          .run =
+              [=](Stream& s, const Tensors& a) {
+                launch(
+                    s,
+                    HeadNormForward{
+                        .y = a[0], .rstd = a[1], .x = a[2], .q_w = a[3], .k_w = a[4], .dims = dims, .epsilon = 1e-2f});
+              },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < N; n++)
@@ -92,8 +98,17 @@ Case head_norm_backward_case(const AttentionDims& dims, DType t) {
          .dtype = t,
          .args = {out("d", t, {N, width}), out("dq_w", f32, {D}), out("dk_w", f32, {D}), in("x", t, {N, width}, 2),
                   in("rstd", f32, {N, heads}), in("q_w", t, {D}, 0.5, 1), in("k_w", t, {D}, 0.4, -1)},
-         .run = [=](Stream& s,
-                    const Tensors& a) { head_norm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], dims); },
+         .run =
+             [=](Stream& s, const Tensors& a) {
+               launch(s, HeadNormBackward{.d = a[0],
+                                          .dq_w = a[1],
+                                          .dk_w = a[2],
+                                          .x = a[3],
+                                          .rstd = a[4],
+                                          .q_w = a[5],
+                                          .k_w = a[6],
+                                          .dims = dims});
+             },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++)
@@ -136,7 +151,9 @@ Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward
              [=](Stream& s, const Tensors& a) {
                RowPositions positions;
                if (a.size() > 1) (kept ? positions.rows : positions.starts) = a[1];
-               rotate(s, a[0], dims, rotation, positions, forward);
+               launch(
+                   s,
+                   Rotate{.qkv = a[0], .dims = dims, .rotation = rotation, .positions = positions, .forward = forward});
              },
          .twin =
              [=](Doubles& d) {
@@ -175,8 +192,15 @@ Case attention_forward_case(const AttentionDims& dims, double p, DType t, const 
       .shape = dims_str(dims, p, documents),
       .dtype = t,
       .args = {out("out", t, {N, C}), out("lse", f32, {dims.B, dims.H, dims.T}), in("qkv", t, {N, dims.qkv_width()})},
-      .run = [=](Stream& s,
-                 const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p), starts_in(a, 3)); },
+      .run =
+          [=](Stream& s, const Tensors& a) {
+            launch(s, AttentionForward{.out = a[0],
+                                       .lse = a[1],
+                                       .qkv = a[2],
+                                       .dims = dims,
+                                       .dropout = mask_of(p),
+                                       .starts = starts_in(a, 3)});
+          },
       .twin =
           [=](Doubles& d) {
             for_each_head(d, dims, mask_of(p), [&](int64_t b, int64_t h, const Head& head) {
@@ -206,7 +230,15 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
                   in("out", t, {N, C}), in("lse", f32, rows), in("qkv", t, {N, dims.qkv_width()})},
          .run =
              [=](Stream& s, const Tensors& a) {
-               attention_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], dims, mask_of(p), starts_in(a, 6));
+               launch(s, AttentionBackward{.dqkv = a[0],
+                                           .delta = a[1],
+                                           .dout = a[2],
+                                           .out = a[3],
+                                           .lse = a[4],
+                                           .qkv = a[5],
+                                           .dims = dims,
+                                           .dropout = mask_of(p),
+                                           .starts = starts_in(a, 6)});
              },
          .twin =
              [=](Doubles& d) {

@@ -34,7 +34,8 @@ Case keep_keys_values_case(const CacheSizes& s, DType t) {
             .shape = sizes_str(s),
             .dtype = t,
             .args = {out("cache", t, {2 * s.places, s.kv(), s.T, s.D}), in("qkv", t, {s.rows, width}), rows_of(s)},
-            .run = [](Stream& stream, const Tensors& a) { keep_keys_values(stream, a[0], a[1], a[2]); },
+            .run = [](Stream& stream,
+                      const Tensors& a) { launch(stream, KeepKeysValues{.cache = a[0], .qkv = a[1], .rows = a[2]}); },
             .twin =
                 [=](Doubles& d) {
                   for (int64_t n = 0; n < s.rows; n++)
@@ -55,7 +56,10 @@ Case cached_attention_case(const CacheSizes& s, DType t) {
           .dtype = t,
           .args = {out("out", t, {s.rows, A}), in("qkv", t, {s.rows, width}),
                    in("cache", t, {2 * s.places, s.kv(), s.T, s.D}), rows_of(s)},
-          .run = [=](Stream& stream, const Tensors& a) { cached_attention(stream, a[0], a[1], a[2], a[3], s.T); },
+          .run =
+              [=](Stream& stream, const Tensors& a) {
+                launch(stream, CachedAttention{.out = a[0], .qkv = a[1], .cache = a[2], .rows = a[3], .longest = s.T});
+              },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < s.rows; n++)

@@ -87,7 +87,7 @@ Case gelu_forward_case(int64_t N, int64_t C, DType t, GeluForm form) {
           .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("y", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [form](Stream& s, const Tensors& a) { gelu_forward(s, a[0], a[1], form); },
+          .run = [form](Stream& s, const Tensors& a) { launch(s, GeluForward{.y = a[0], .x = a[1], .form = form}); },
           .twin =
               [form](Doubles& d) {
                 for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] = gelu_of(d["x"][i], form);
@@ -99,7 +99,8 @@ Case gelu_backward_case(int64_t N, int64_t C, DType t, GeluForm form) {
           .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("dx", t, {N, C}), in("dy", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [form](Stream& s, const Tensors& a) { gelu_backward(s, a[0], a[1], a[2], form); },
+          .run = [form](Stream& s,
+                        const Tensors& a) { launch(s, GeluBackward{.dx = a[0], .dy = a[1], .x = a[2], .form = form}); },
           .twin =
               [form](Doubles& d) {
                 for (size_t i = 0; i < d["x"].size(); i++)
@@ -112,7 +113,7 @@ Case swiglu_forward_case(int64_t N, int64_t F, DType t) {
           .shape = fmt::format("{}x{}", N, F),
           .dtype = t,
           .args = {out("y", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
-          .run = [](Stream& s, const Tensors& a) { swiglu_forward(s, a[0], a[1]); },
+          .run = [](Stream& s, const Tensors& a) { launch(s, SwigluForward{.y = a[0], .x = a[1]}); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t i = 0; i < N * F; i++) {
@@ -127,7 +128,7 @@ Case swiglu_backward_case(int64_t N, int64_t F, DType t) {
           .shape = fmt::format("{}x{}", N, F),
           .dtype = t,
           .args = {out("dx", t, {N, 2 * F}), in("dy", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
-          .run = [](Stream& s, const Tensors& a) { swiglu_backward(s, a[0], a[1], a[2]); },
+          .run = [](Stream& s, const Tensors& a) { launch(s, SwigluBackward{.dx = a[0], .dy = a[1], .x = a[2]}); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t i = 0; i < N * F; i++) {
@@ -151,7 +152,11 @@ Case layernorm_forward_case(int64_t N, int64_t C, Types t, const NormForm& form)
           .dtype = t.branch,
           .args = {out("y", t.branch, {N, C}), out("stat", f32, {N, 2}), in("x", t.residual, {N, C}, 3, 1),
                    in("w", t.branch, {C}, 0.5, 1), in("b", t.branch, form.bias ? Shape{C} : Shape{})},
-          .run = [form](Stream& s, const Tensors& a) { layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], form.rule); },
+          .run =
+              [form](Stream& s, const Tensors& a) {
+                launch(s,
+                       LayerNormForward{.y = a[0], .stat = a[1], .x = a[2], .w = a[3], .b = a[4], .rule = form.rule});
+              },
           .twin =
               [N, C, form](Doubles& d) {
                 for (int64_t n = 0; n < N; n++) {
@@ -169,34 +174,43 @@ Case layernorm_forward_case(int64_t N, int64_t C, Types t, const NormForm& form)
 }
 
 Case layernorm_backward_case(int64_t N, int64_t C, Types t, const NormForm& form) {
-  Case c{
-      .op = "layernorm_backward",
-      .shape = fmt::format("{}x{}{}{}", N, C, name_of(form), name_of(t)),
-      .dtype = t.branch,
-      .args = {out("dx", t.residual, {N, C}), out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}),
-               in("dy", t.branch, {N, C}), in("x", t.residual, {N, C}, 3, 1), in("stat", f32, {N, 2}),
-               in("w", t.branch, {C}, 0.5, 1)},
-      .run = [form](Stream& s,
-                    const Tensors& a) { layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], form.rule); },
-      .twin =
-          [N, C, form](Doubles& d) {
-            for (int64_t n = 0; n < N; n++) {
-              const double mean = d["stat"][at(2 * n)], rstd = d["stat"][at(2 * n + 1)];
-              double sum = 0, dot = 0;
-              for (int64_t k = 0; k < C; k++) {
-                const double dy = d["dy"][at(n * C + k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
-                sum += dy * d["w"][at(k)];
-                dot += dy * d["w"][at(k)] * xhat;
-                d["dw"][at(k)] += dy * xhat;
-                if (form.bias) d["db"][at(k)] += dy;
-              }
-              if (!form.rule.centered) sum = 0;
-              for (int64_t k = 0; k < C; k++) {
-                const double g = d["dy"][at(n * C + k)] * d["w"][at(k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
-                d["dx"][at(n * C + k)] += rstd * (g - sum / double(C) - xhat * dot / double(C));
-              }
-            }
-          }};
+  Case c{.op = "layernorm_backward",
+         .shape = fmt::format("{}x{}{}{}", N, C, name_of(form), name_of(t)),
+         .dtype = t.branch,
+         .args = {out("dx", t.residual, {N, C}), out("dw", f32, {C}), out("db", f32, form.bias ? Shape{C} : Shape{}),
+                  in("dy", t.branch, {N, C}), in("x", t.residual, {N, C}, 3, 1), in("stat", f32, {N, 2}),
+                  in("w", t.branch, {C}, 0.5, 1)},
+         .run =
+             [form](Stream& s, const Tensors& a) {
+               launch(s, LayerNormBackward{.dx = a[0],
+                                           .dw = a[1],
+                                           .db = a[2],
+                                           .dy = a[3],
+                                           .x = a[4],
+                                           .stat = a[5],
+                                           .w = a[6],
+                                           .rule = form.rule});
+             },
+         .twin =
+             [N, C, form](Doubles& d) {
+               for (int64_t n = 0; n < N; n++) {
+                 const double mean = d["stat"][at(2 * n)], rstd = d["stat"][at(2 * n + 1)];
+                 double sum = 0, dot = 0;
+                 for (int64_t k = 0; k < C; k++) {
+                   const double dy = d["dy"][at(n * C + k)], xhat = (d["x"][at(n * C + k)] - mean) * rstd;
+                   sum += dy * d["w"][at(k)];
+                   dot += dy * d["w"][at(k)] * xhat;
+                   d["dw"][at(k)] += dy * xhat;
+                   if (form.bias) d["db"][at(k)] += dy;
+                 }
+                 if (!form.rule.centered) sum = 0;
+                 for (int64_t k = 0; k < C; k++) {
+                   const double g = d["dy"][at(n * C + k)] * d["w"][at(k)],
+                                xhat = (d["x"][at(n * C + k)] - mean) * rstd;
+                   d["dx"][at(n * C + k)] += rstd * (g - sum / double(C) - xhat * dot / double(C));
+                 }
+               }
+             }};
   c.accumulates = {"dx", "dw", "db"};
   // The statistics of x itself, as the forward pass saves them.
   Case forward = layernorm_forward_case(N, C, t, form);
@@ -207,22 +221,23 @@ Case layernorm_backward_case(int64_t N, int64_t C, Types t, const NormForm& form
 }
 
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
-  return {.op = "linear_forward",
-          .shape = fmt::format("{}x{} to {}{}", N, I, O, bias ? " bias" : ""),
-          .dtype = t,
-          .args = {out("y", t, {N, O}), in("x", t, {N, I}), in("w", t, {O, I}), in("b", t, bias ? Shape{O} : Shape{})},
-          .run = [](Stream& s, const Tensors& a) { linear_forward(s, a[0], a[1], a[2], a[3]); },
-          .twin =
-              [=](Doubles& d) {
-                const Values &x = d["x"], &w = d["w"];
-                for (int64_t n = 0; n < N; n++)
-                  for (int64_t o = 0; o < O; o++) {
-                    double sum = bias ? d["b"][at(o)] : 0;
-                    for (int64_t i = 0; i < I; i++) sum += x[at(n * I + i)] * w[at(o * I + i)];
-                    d["y"][at(n * O + o)] = sum;
-                  }
-              },
-          .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
+  return {
+      .op = "linear_forward",
+      .shape = fmt::format("{}x{} to {}{}", N, I, O, bias ? " bias" : ""),
+      .dtype = t,
+      .args = {out("y", t, {N, O}), in("x", t, {N, I}), in("w", t, {O, I}), in("b", t, bias ? Shape{O} : Shape{})},
+      .run = [](Stream& s, const Tensors& a) { launch(s, LinearForward{.y = a[0], .x = a[1], .w = a[2], .b = a[3]}); },
+      .twin =
+          [=](Doubles& d) {
+            const Values &x = d["x"], &w = d["w"];
+            for (int64_t n = 0; n < N; n++)
+              for (int64_t o = 0; o < O; o++) {
+                double sum = bias ? d["b"][at(o)] : 0;
+                for (int64_t i = 0; i < I; i++) sum += x[at(n * I + i)] * w[at(o * I + i)];
+                d["y"][at(n * O + o)] = sum;
+              }
+          },
+      .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
 }
 
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
@@ -230,7 +245,7 @@ Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
           .shape = fmt::format("{}x{} to {}", N, I, O),
           .dtype = t,
           .args = {out("dx", t, {N, I}), in("dy", t, {N, O}), in("w", t, {O, I})},
-          .run = [](Stream& s, const Tensors& a) { linear_backward_input(s, a[0], a[1], a[2]); },
+          .run = [](Stream& s, const Tensors& a) { launch(s, LinearBackwardInput{.dx = a[0], .dy = a[1], .w = a[2]}); },
           .twin =
               [=](Doubles& d) {
                 const Values &dy = d["dy"], &w = d["w"];
@@ -250,7 +265,10 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
           .dtype = t,
           .args = {out("dw", f32, {O, I}), out("db", f32, bias ? Shape{O} : Shape{}), in("dy", t, {N, O}),
                    in("x", t, {N, I})},
-          .run = [add](Stream& s, const Tensors& a) { linear_backward_weight(s, a[0], a[1], a[2], a[3], add); },
+          .run =
+              [add](Stream& s, const Tensors& a) {
+                launch(s, LinearBackwardWeight{.dw = a[0], .db = a[1], .dy = a[2], .x = a[3], .add = add});
+              },
           .twin =
               [=](Doubles& d) {
                 const Values& x = d["x"];
@@ -271,18 +289,19 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
 Case dropout_case(int64_t N, int64_t C, double p, DType t, int64_t first_column) {
   Dropout mask = mask_of(p);
   mask.first_column = first_column;
-  return {.op = "dropout",
-          .shape = fmt::format("{}x{} p {}{}", N, C, p, first_column > 0 ? fmt::format(" from {}", first_column) : ""),
-          .dtype = t,
-          .args = {out("y", t, {N, C}), in("x", t, {N, C})},
-          .run = [mask](Stream& s, const Tensors& a) { dropout(s, a[0], a[1], mask); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t n = 0; n < N; n++)
-                  for (int64_t c = 0; c < C; c++)
-                    d["y"][at(n * C + c)] =
-                        d["x"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(first_column + c));
-              }};
+  return {
+      .op = "dropout",
+      .shape = fmt::format("{}x{} p {}{}", N, C, p, first_column > 0 ? fmt::format(" from {}", first_column) : ""),
+      .dtype = t,
+      .args = {out("y", t, {N, C}), in("x", t, {N, C})},
+      .run = [mask](Stream& s, const Tensors& a) { launch(s, ApplyDropout{.y = a[0], .x = a[1], .dropout = mask}); },
+      .twin =
+          [=](Doubles& d) {
+            for (int64_t n = 0; n < N; n++)
+              for (int64_t c = 0; c < C; c++)
+                d["y"][at(n * C + c)] =
+                    d["x"][at(n * C + c)] * keep_factor(mask_of(p), uint64_t(n), 0, uint64_t(first_column + c));
+          }};
 }
 
 namespace {
@@ -307,7 +326,10 @@ Case spread_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, DType t)
           .shape = described(rows, O, r),
           .dtype = t,
           .args = {out("wide", t, {O, rows.count * r}), in("b", t, {rows.rows(), r})},
-          .run = [rows](Stream& s, const Tensors& a) { spread_adapter(s, a[0], a[1], rows, adapter_scale); },
+          .run =
+              [rows](Stream& s, const Tensors& a) {
+                launch(s, SpreadAdapter{.wide = a[0], .b = a[1], .rows = rows, .scale = adapter_scale});
+              },
           .twin =
               [=](Doubles& d) {
                 std::ranges::fill(d["wide"], 0);
@@ -322,7 +344,10 @@ Case collect_adapter_case(const AdaptedRows& rows, int64_t O, int64_t r, bool ad
           .shape = described(rows, O, r) + (add ? "" : " written"),
           .dtype = f32,
           .args = {out("db", f32, {rows.rows(), r}), in("dwide", f32, {O, rows.count * r})},
-          .run = [=](Stream& s, const Tensors& a) { collect_adapter(s, a[0], a[1], rows, adapter_scale, add); },
+          .run =
+              [=](Stream& s, const Tensors& a) {
+                launch(s, CollectAdapter{.db = a[0], .dwide = a[1], .rows = rows, .scale = adapter_scale, .add = add});
+              },
           .twin =
               [=](Doubles& d) {
                 each_of_adapter(rows, r, [&](int64_t row, int64_t k, size_t from) {
@@ -339,7 +364,10 @@ Case residual_forward_case(int64_t N, int64_t C, double p, Types t, bool bias) {
           .dtype = t.branch,
           .args = {out("y", t.residual, {N, C}), in("x", t.residual, {N, C}), in("h", t.branch, {N, C}),
                    in("b", t.branch, bias ? Shape{C} : Shape{})},
-          .run = [p](Stream& s, const Tensors& a) { residual_forward(s, a[0], a[1], a[2], a[3], mask_of(p)); },
+          .run =
+              [p](Stream& s, const Tensors& a) {
+                launch(s, ResidualForward{.y = a[0], .x = a[1], .h = a[2], .b = a[3], .dropout = mask_of(p)});
+              },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < N; n++)
@@ -356,7 +384,10 @@ Case residual_backward_case(int64_t N, int64_t C, double p, Types t, bool bias) 
       .shape = fmt::format("{}x{} p {}{}{}", N, C, p, bias ? "" : " no bias", name_of(t)),
       .dtype = t.branch,
       .args = {out("dh", t.branch, {N, C}), out("db", f32, bias ? Shape{C} : Shape{}), in("dy", t.residual, {N, C})},
-      .run = [p](Stream& s, const Tensors& a) { residual_backward(s, a[0], a[1], a[2], mask_of(p)); },
+      .run =
+          [p](Stream& s, const Tensors& a) {
+            launch(s, ResidualBackward{.dh = a[0], .db = a[1], .dy = a[2], .dropout = mask_of(p)});
+          },
       .twin =
           [=](Doubles& d) {
             for (int64_t n = 0; n < N; n++)

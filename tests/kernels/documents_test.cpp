@@ -28,8 +28,15 @@ Attended attended(const AttentionDims& dims, const Documents& documents, DType t
   const Tensors a = memories.tensors();
   const Tensor starts = documents.empty() ? Tensor{} : a[6];
   Stream s(World::cpu);
-  attention_forward(s, a[0], a[1], a[2], dims, {}, starts);
-  attention_backward(s, a[3], a[4], a[5], a[0], a[1], a[2], dims, {}, starts);
+  launch(s, AttentionForward{.out = a[0], .lse = a[1], .qkv = a[2], .dims = dims, .starts = starts});
+  launch(s, AttentionBackward{.dqkv = a[3],
+                              .delta = a[4],
+                              .dout = a[5],
+                              .out = a[0],
+                              .lse = a[1],
+                              .qkv = a[2],
+                              .dims = dims,
+                              .starts = starts});
   const auto values = [&](size_t i) {
     Values all(at(c.args[i].shape.numel()));
     for (size_t k = 0; k < all.size(); k++) all[k] = memories.memory[i].get(int64_t(k));

@@ -46,8 +46,17 @@ Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision d
          .args = {out("master", types.master, {n}), out("m", types.moments, {n}), out("v", types.moments, {n}),
                   out("working", t, has_working ? Shape{n} : Shape{}), in("grad", f32, {n}),
                   in("state", f64, {UpdateState::numel})},
-         .run = [a, rounding = types.rounding](
-                    Stream& s, const Tensors& x) { adamw_update(s, x[0], x[1], x[2], x[3], x[4], x[5], a, rounding); },
+         .run =
+             [a, rounding = types.rounding](Stream& s, const Tensors& x) {
+               launch(s, AdamWUpdate{.master = x[0],
+                                     .m = x[1],
+                                     .v = x[2],
+                                     .working = x[3],
+                                     .grad = x[4],
+                                     .state = x[5],
+                                     .adamw = a,
+                                     .rounding = rounding});
+             },
          .twin =
              [=](Doubles& d) {
                for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
@@ -85,7 +94,10 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                               start.next_loss_scale),
          .dtype = f64,
          .args = {out("state", f64, {UpdateState::numel}), in("sums", f64, {int64_t(sums.size())})},
-         .run = [=](Stream& s, const Tensors& x) { decide_update(s, x[0], x[1], rules, a); },
+         .run =
+             [=](Stream& s, const Tensors& x) {
+               launch(s, DecideUpdate{.state = x[0], .sums = x[1], .rules = rules, .adamw = a});
+             },
          .twin =
              [=](Doubles& d) {
                UpdateState state = state_of(d["state"]);
@@ -146,7 +158,7 @@ Case fill_case(int64_t n, DType t) {
          .shape = fmt::format("{}", n),
          .dtype = t,
          .args = {out("y", t, {n})},
-         .run = [](Stream& s, const Tensors& a) { fill(s, a[0], 3); },
+         .run = [](Stream& s, const Tensors& a) { launch(s, Fill{.y = a[0], .value = 3}); },
          .twin = [](Doubles& d) { std::fill(d["y"].begin(), d["y"].end(), 3.0); }};
   c.args[0].any_shape = true;
   return c;
@@ -157,7 +169,7 @@ Case copy_case(int64_t n, DType to, DType from) {
           .shape = fmt::format("{} from {}", n, name_of(from)),
           .dtype = to,
           .args = {out("y", to, {n}), in("x", from, {n})},
-          .run = [](Stream& s, const Tensors& a) { copy(s, a[0], a[1]); },
+          .run = [](Stream& s, const Tensors& a) { launch(s, Copy{.y = a[0], .x = a[1]}); },
           .twin = [](Doubles& d) { d["y"] = d["x"]; }};
 }
 
@@ -166,7 +178,7 @@ Case add_case(int64_t n, DType t) {
           .shape = fmt::format("{}", n),
           .dtype = t,
           .args = {out("y", t, {n}), in("x", t, {n})},
-          .run = [](Stream& s, const Tensors& a) { add(s, a[0], a[1]); },
+          .run = [](Stream& s, const Tensors& a) { launch(s, Add{.y = a[0], .x = a[1]}); },
           .twin =
               [](Doubles& d) {
                 for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] += d["x"][i];
@@ -178,7 +190,7 @@ Case sum_rows_case(int64_t rows, int64_t n, bool add, DType t) {
           .shape = fmt::format("{} x {}{}", rows, n, add ? " added" : ""),
           .dtype = t,
           .args = {out("y", t, {n}), in("x", DType::bf16, {rows, n})},
-          .run = [add](Stream& s, const Tensors& a) { sum_rows(s, a[0], a[1], add); },
+          .run = [add](Stream& s, const Tensors& a) { launch(s, SumRows{.y = a[0], .x = a[1], .add = add}); },
           .twin =
               [=](Doubles& d) {
                 for (size_t i = 0; i < at(n); i++) {
@@ -194,7 +206,7 @@ Case accumulate_sum_case(int64_t n) {
          .shape = fmt::format("{}", n),
          .dtype = f32,
          .args = {out("out", f64, {1}), in("x", f32, {n})},
-         .run = [](Stream& s, const Tensors& a) { accumulate_sum(s, a[0], a[1], 0.5); },
+         .run = [](Stream& s, const Tensors& a) { launch(s, AccumulateSum{.out = a[0], .x = a[1], .scale = 0.5}); },
          .twin =
              [](Doubles& d) {
                for (double x : d["x"]) d["out"][0] += 0.5 * x;
@@ -208,7 +220,7 @@ Case accumulate_square_sum_case(int64_t n) {
          .shape = fmt::format("{}", n),
          .dtype = f32,
          .args = {out("out", f64, {1}), in("x", f32, {n})},
-         .run = [](Stream& s, const Tensors& a) { accumulate_square_sum(s, a[0], a[1]); },
+         .run = [](Stream& s, const Tensors& a) { launch(s, AccumulateSquareSum{.out = a[0], .x = a[1]}); },
          .twin =
              [](Doubles& d) {
                for (double x : d["x"]) d["out"][0] += x * x;
@@ -218,23 +230,27 @@ Case accumulate_square_sum_case(int64_t n) {
 }
 
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns) {
-  Case c{.op = "normal_fill",
-         .shape = fmt::format("{} from {} of columns [{}, +{}) of {}", n, begin, columns.begin, columns.count,
-                              columns.total),
-         .dtype = f32,
-         .args = {out("y", f32, {n})},
-         .run = [=](Stream& s, const Tensors& a) { normal_fill(s, a[0], 7, 9, begin, 0.02, columns); },
-         .twin =
-             [=](Doubles& d) {
-               for (int64_t k = begin; k < begin + n; k++) {
-                 const int64_t i = k / columns.count * columns.total + columns.begin + k % columns.count;
-                 const PhiloxBlock words = philox(7, 9, uint64_t(i / 4));
-                 const size_t first = i % 4 < 2 ? 0 : 2;
-                 const double radius = std::sqrt(-2 * std::log(double(uniform(words[first]))));
-                 const double angle = 2 * std::numbers::pi * double(uniform(words[first + 1]));
-                 d["y"][at(k - begin)] = 0.02 * radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
-               }
-             }};
+  Case c{
+      .op = "normal_fill",
+      .shape =
+          fmt::format("{} from {} of columns [{}, +{}) of {}", n, begin, columns.begin, columns.count, columns.total),
+      .dtype = f32,
+      .args = {out("y", f32, {n})},
+      .run =
+          [=](Stream& s, const Tensors& a) {
+            launch(s, NormalFill{.y = a[0], .seed = 7, .stream = 9, .begin = begin, .std = 0.02, .columns = columns});
+          },
+      .twin =
+          [=](Doubles& d) {
+            for (int64_t k = begin; k < begin + n; k++) {
+              const int64_t i = k / columns.count * columns.total + columns.begin + k % columns.count;
+              const PhiloxBlock words = philox(7, 9, uint64_t(i / 4));
+              const size_t first = i % 4 < 2 ? 0 : 2;
+              const double radius = std::sqrt(-2 * std::log(double(uniform(words[first]))));
+              const double angle = 2 * std::numbers::pi * double(uniform(words[first + 1]));
+              d["y"][at(k - begin)] = 0.02 * radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+            }
+          }};
   c.args[0].any_shape = true;
   return c;
 }

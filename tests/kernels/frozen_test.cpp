@@ -38,9 +38,18 @@ TEST(Frozen, NormsGiveTheOtherGradients) {
       const Tensor dy = t.whole("dy", {frozen_rows, frozen_width}), x = t.whole("x", {frozen_rows, frozen_width}),
                    stat = t.whole("stat", {frozen_rows, 2}), w = t.whole("w", {frozen_width});
       if (residual)
-        residual_layernorm_backward(s, dx, dh, {}, frozen ? Tensor{} : dw, db, dy, x, stat, w, {.p = 0.3});
+        launch(s, ResidualLayerNormBackward{.dx = dx,
+                                            .dh = dh,
+                                            .dw = frozen ? Tensor{} : dw,
+                                            .db = db,
+                                            .dln = dy,
+                                            .y = x,
+                                            .stat = stat,
+                                            .w = w,
+                                            .dropout = {.p = 0.3}});
       else
-        layernorm_backward(s, dx, frozen ? Tensor{} : dw, db, dy, x, stat, w);
+        launch(s, LayerNormBackward{
+                      .dx = dx, .dw = frozen ? Tensor{} : dw, .db = db, .dy = dy, .x = x, .stat = stat, .w = w});
       for (size_t i = 0; i < 3; i++) found[frozen].push_back(t.values(i));
     }
     EXPECT_EQ(found[0], found[1]);
@@ -56,7 +65,14 @@ TEST(Frozen, HeadNormsGiveTheOtherGradients) {
     const Tensor d = t.whole("d", {frozen_rows, dims.qkv_width()}), dk = t.whole("dk", {4}), dq = t.whole("dq", {4});
     const Tensor x = t.whole("x", {frozen_rows, dims.qkv_width()}), rstd = t.whole("rstd", {frozen_rows, 4}),
                  q = t.whole("q", {4}), k = t.whole("k", {4});
-    head_norm_backward(s, d, frozen > 0 ? Tensor{} : dq, frozen > 1 ? Tensor{} : dk, x, rstd, q, k, dims);
+    launch(s, HeadNormBackward{.d = d,
+                               .dq_w = frozen > 0 ? Tensor{} : dq,
+                               .dk_w = frozen > 1 ? Tensor{} : dk,
+                               .x = x,
+                               .rstd = rstd,
+                               .q_w = q,
+                               .k_w = k,
+                               .dims = dims});
     d_of[frozen] = t.values(0);
     dk_of[frozen] = t.values(1);
   }
@@ -75,8 +91,12 @@ TEST(Frozen, EmbeddingsGiveTheGradientOfTheOtherTable) {
     Floats t;
     const Tensor dwte = t.whole("dwte", {11, frozen_width}), dwpe = t.whole("dwpe", {10, frozen_width}),
                  dy = t.whole("dy", {frozen_rows, frozen_width});
-    embedding_backward(s, frozen == 1 ? Tensor{} : dwte, frozen == 2 ? Tensor{} : dwpe, dy,
-                       Tensor(tokens.data(), DType::i32, {frozen_rows}), 10, {0, 11, 11});
+    launch(s, EmbeddingBackward{.dwte = frozen == 1 ? Tensor{} : dwte,
+                                .dwpe = frozen == 2 ? Tensor{} : dwpe,
+                                .dy = dy,
+                                .tokens = Tensor(tokens.data(), DType::i32, {frozen_rows}),
+                                .T = 10,
+                                .part = {0, 11, 11}});
     tokens_of[frozen] = t.values(0);
     positions_of[frozen] = t.values(1);
   }

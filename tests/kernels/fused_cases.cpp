@@ -46,7 +46,16 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, Types t, co
                    in("b", t.branch, form.bias ? Shape{C} : Shape{})},
           .run =
               [=](Stream& s, const Tensors& a) {
-                residual_layernorm_forward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], mask_of(p), form.rule);
+                launch(s, ResidualLayerNormForward{.y = a[0],
+                                                   .ln = a[1],
+                                                   .stat = a[2],
+                                                   .x = a[3],
+                                                   .h = a[4],
+                                                   .h_b = a[5],
+                                                   .w = a[6],
+                                                   .b = a[7],
+                                                   .dropout = mask_of(p),
+                                                   .rule = form.rule});
               },
           .twin =
               [=](Doubles& d) {
@@ -70,8 +79,17 @@ Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, Types t, c
                   in("y", t.residual, {N, C}, 3, 1), in("stat", f32, {N, 2}), in("w", t.branch, {C}, 0.5, 1)},
          .run =
              [=](Stream& s, const Tensors& a) {
-               residual_layernorm_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(p),
-                                           form.rule);
+               launch(s, ResidualLayerNormBackward{.dx = a[0],
+                                                   .dh = a[1],
+                                                   .dh_b = a[2],
+                                                   .dw = a[3],
+                                                   .db = a[4],
+                                                   .dln = a[5],
+                                                   .y = a[6],
+                                                   .stat = a[7],
+                                                   .w = a[8],
+                                                   .dropout = mask_of(p),
+                                                   .rule = form.rule});
              },
          .twin =
              [=](Doubles& d) {
@@ -92,7 +110,10 @@ Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t) {
           .dtype = t,
           .args = {out("y", t, {N, O}), out("h", t, {N, O}), row_of_x("x", t, N, I), row_of_w("w", t, {O, I}),
                    row_of_w("b", t, {O})},
-          .run = [](Stream& s, const Tensors& a) { linear_gelu_forward(s, a[0], a[1], a[2], a[3], a[4]); },
+          .run =
+              [](Stream& s, const Tensors& a) {
+                launch(s, LinearGeluForward{.y = a[0], .h = a[1], .x = a[2], .w = a[3], .b = a[4]});
+              },
           .twin =
               [=](Doubles& d) {
                 run_twin(linear, d, {{"x", "x"}, {"w", "w"}, {"b", "b"}}, {{"y", "h"}});
@@ -103,18 +124,20 @@ Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t) {
 
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t) {
   const auto linear = linear_backward_input_case(N, I, O, t).twin, gelu = gelu_backward_case(N, I, t).twin;
-  return {.op = "linear_backward_input_gelu",
-          .shape = fmt::format("{}x{} to {}", N, I, O),
-          .dtype = t,
-          .args = {out("dh", t, {N, I}), row_of_x("dy", t, N, O), row_of_w("w", t, {O, I}), in("h", t, {N, I}, 2)},
-          .run = [](Stream& s, const Tensors& a) { linear_backward_input_gelu(s, a[0], a[1], a[2], a[3]); },
-          .twin =
-              [=](Doubles& d) {
-                run_twin(linear, d, {{"dy", "dy"}, {"w", "w"}}, {{"dx", "dh"}});
-                d["product"] = d["dh"];
-                run_twin(gelu, d, {{"dy", "product"}, {"x", "h"}}, {{"dx", "dh"}});
-              },
-          .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
+  return {
+      .op = "linear_backward_input_gelu",
+      .shape = fmt::format("{}x{} to {}", N, I, O),
+      .dtype = t,
+      .args = {out("dh", t, {N, I}), row_of_x("dy", t, N, O), row_of_w("w", t, {O, I}), in("h", t, {N, I}, 2)},
+      .run = [](Stream& s,
+                const Tensors& a) { launch(s, LinearBackwardInputGelu{.dh = a[0], .dy = a[1], .w = a[2], .h = a[3]}); },
+      .twin =
+          [=](Doubles& d) {
+            run_twin(linear, d, {{"dy", "dy"}, {"w", "w"}}, {{"dx", "dh"}});
+            d["product"] = d["dh"];
+            run_twin(gelu, d, {{"dy", "product"}, {"x", "h"}}, {{"dx", "dh"}});
+          },
+      .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
 }
 
 }  // namespace megalith::test

@@ -28,8 +28,8 @@ TEST(Fused, ResidualLayerNormForward) {
       const Case c = residual_layernorm_forward_case(some_rows, some_columns, p, t);
       SCOPED_TRACE(c.name());
       EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
-                  residual_forward(s, a[0], a[3], a[4], a[5], mask_of(p));
-                  layernorm_forward(s, a[1], a[2], a[0], a[6], a[7]);
+                  launch(s, ResidualForward{.y = a[0], .x = a[3], .h = a[4], .b = a[5], .dropout = mask_of(p)});
+                  launch(s, LayerNormForward{.y = a[1], .stat = a[2], .x = a[0], .w = a[6], .b = a[7]});
                 }));
     }
 }
@@ -40,8 +40,9 @@ TEST(Fused, ResidualLayerNormBackward) {
     const Case c = residual_layernorm_backward_case(some_rows, some_columns, p, DType::f32);
     SCOPED_TRACE(c.name());
     EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
-                layernorm_backward(s, a[0], a[3], a[4], a[5], a[6], a[7], a[8]);
-                residual_backward(s, a[1], a[2], a[0], mask_of(p));
+                launch(s, LayerNormBackward{
+                              .dx = a[0], .dw = a[3], .db = a[4], .dy = a[5], .x = a[6], .stat = a[7], .w = a[8]});
+                launch(s, ResidualBackward{.dh = a[1], .db = a[2], .dy = a[0], .dropout = mask_of(p)});
               }));
   }
 }
@@ -51,7 +52,15 @@ TEST(Fused, WithoutDropoutTheGradientMayBeTheBranchs) {
     const Case c = residual_layernorm_backward_case(some_rows, some_columns, 0, t);
     Case in_place = c;
     in_place.run = [](Stream& s, const Tensors& a) {
-      residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], {});
+      launch(s, ResidualLayerNormBackward{.dx = a[0],
+                                          .dh = a[0],
+                                          .dh_b = a[2],
+                                          .dw = a[3],
+                                          .db = a[4],
+                                          .dln = a[5],
+                                          .y = a[6],
+                                          .stat = a[7],
+                                          .w = a[8]});
     };
     const auto apart = bits_after(c, c.run), together = bits_after(in_place, in_place.run);
     EXPECT_EQ(apart[0], apart[1]);
@@ -61,7 +70,16 @@ TEST(Fused, WithoutDropoutTheGradientMayBeTheBranchs) {
   const Memories memories(c, 0);
   const Tensors a = memories.tensors();
   Stream s(World::cpu);
-  EXPECT_THROW(residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(0.5)),
+  EXPECT_THROW(launch(s, ResidualLayerNormBackward{.dx = a[0],
+                                                   .dh = a[0],
+                                                   .dh_b = a[2],
+                                                   .dw = a[3],
+                                                   .db = a[4],
+                                                   .dln = a[5],
+                                                   .y = a[6],
+                                                   .stat = a[7],
+                                                   .w = a[8],
+                                                   .dropout = mask_of(0.5)}),
                Error);
 }
 
@@ -69,13 +87,13 @@ TEST(Fused, Gelu) {
   for (DType t : {DType::f32, DType::bf16}) {
     const Case forward = linear_gelu_forward_case(33, 48, 144, t);
     EXPECT_EQ(bits_after(forward, forward.run), bits_after(forward, [](Stream& s, const Tensors& a) {
-                linear_forward(s, a[1], a[2], a[3], a[4]);
-                gelu_forward(s, a[0], a[1]);
+                launch(s, LinearForward{.y = a[1], .x = a[2], .w = a[3], .b = a[4]});
+                launch(s, GeluForward{.y = a[0], .x = a[1]});
               }));
     const Case backward = linear_backward_input_gelu_case(33, 48, 144, t);
     EXPECT_EQ(bits_after(backward, backward.run), bits_after(backward, [](Stream& s, const Tensors& a) {
-                linear_backward_input(s, a[0], a[1], a[2]);
-                gelu_backward(s, a[0], a[0], a[3]);
+                launch(s, LinearBackwardInput{.dx = a[0], .dy = a[1], .w = a[2]});
+                launch(s, GeluBackward{.dx = a[0], .dy = a[0], .x = a[3]});
               }));
   }
 }

@@ -62,14 +62,15 @@ TEST(Gemm, RefusesNativeBf16WhereThereIsNone) {
   EXPECT_FALSE(cpu::has_fast_bf16());
   const Arg a = in("a", DType::bf16, {70, 20}), b = in("b", DType::bf16, {30, 20}), c = in("c", DType::f32, {70, 30});
   Memory ma(a, 0), mb(b, 0), mc(c, 0);
-  EXPECT_EQ(
-      message_of([&] { cpu::Gemm(true).run(linear_forward_call(mc.tensor(), ma.tensor(), mb.tensor(), Tensor())); }),
-      fmt::format("oneDNN {} has no bf16 product of 70 x 30 x 20 on this processor", cpu::gemm_version()));
+  EXPECT_EQ(message_of([&] {
+              cpu::Gemm(true).run(gemm_call(LinearForward{.y = mc.tensor(), .x = ma.tensor(), .w = mb.tensor()}));
+            }),
+            fmt::format("oneDNN {} has no bf16 product of 70 x 30 x 20 on this processor", cpu::gemm_version()));
 }
 
 // c = a b^T
 void multiply(const Tensor& a, const Tensor& b, const Tensor& c) {
-  cpu::Gemm(false).run(linear_forward_call(c, a, b, Tensor()));
+  cpu::Gemm(false).run(gemm_call(LinearForward{.y = c, .x = a, .w = b}));
 }
 
 // Many tiles, a single one, and one that is cut by columns.
@@ -111,8 +112,8 @@ TEST(Gemm, RowsHaveTheBitsThatTheyHaveAmongMore) {
             cpu::Gemm gemm(native);
             const auto run = [&](const Memory& to, int64_t begin, int64_t end) {
               const Tensor y = to.tensor().rows(begin, end), x = ma.tensor().rows(begin, end);
-              gemm.run(transposed ? linear_forward_call(y, x, mb.tensor(), Tensor())
-                                  : linear_backward_input_call(y, x, mb.tensor().view({K, N})));
+              gemm.run(transposed ? gemm_call(LinearForward{.y = y, .x = x, .w = mb.tensor()})
+                                  : gemm_call(LinearBackwardInput{.dx = y, .dy = x, .w = mb.tensor().view({K, N})}));
             };
             run(whole, 0, M);
             for (int64_t begin = 0; begin < M; begin += rows) {

@@ -33,23 +33,25 @@ std::string muon_words(Decision decision, const StateTypes& types) {
 }  // namespace
 
 Case muon_momentum_case(int64_t n, Decision decision, const StateTypes& types) {
-  Case c{
-      .op = "muon_momentum",
-      .shape = fmt::format("{} {}", n, muon_words(decision, types)),
-      .dtype = f32,
-      .args = {out("m", types.moments, {n}), out("grad", f32, {n}), in("state", f64, {UpdateState::numel})},
-      .run = [rounding = types.rounding](Stream& s, const Tensors& x) { muon_momentum(s, x[0], x[1], x[2], rounding); },
-      .twin =
-          [=](Doubles& d) {
-            for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
-              double &m = d["m"][i], &g = d["grad"][i];
-              g *= 0.7;
-              m = 0.95 * m + 0.05 * g;
-              g = 0.05 * g + 0.95 * m;
-              if (types.rounding.stochastic && types.moments == bf16)
-                m = drawn_state(m, types.rounding.words(int64_t(i))[1]);
-            }
-          }};
+  Case c{.op = "muon_momentum",
+         .shape = fmt::format("{} {}", n, muon_words(decision, types)),
+         .dtype = f32,
+         .args = {out("m", types.moments, {n}), out("grad", f32, {n}), in("state", f64, {UpdateState::numel})},
+         .run =
+             [rounding = types.rounding](Stream& s, const Tensors& x) {
+               launch(s, MuonMomentum{.m = x[0], .grad = x[1], .state = x[2], .rounding = rounding});
+             },
+         .twin =
+             [=](Doubles& d) {
+               for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
+                 double &m = d["m"][i], &g = d["grad"][i];
+                 g *= 0.7;
+                 m = 0.95 * m + 0.05 * g;
+                 g = 0.05 * g + 0.95 * m;
+                 if (types.rounding.stochastic && types.moments == bf16)
+                   m = drawn_state(m, types.rounding.words(int64_t(i))[1]);
+               }
+             }};
   c.args[2].values = values_of_state(0.7, decision);
   return c;
 }
@@ -59,7 +61,7 @@ Case scale_to_unit_norm_case(int64_t rows, int64_t cols, DType t, double size) {
          .shape = fmt::format("{}x{} size {}", rows, cols, size),
          .dtype = t,
          .args = {out("x", t, {rows, cols})},
-         .run = [](Stream& s, const Tensors& x) { scale_to_unit_norm(s, x[0]); },
+         .run = [](Stream& s, const Tensors& x) { launch(s, ScaleToUnitNorm{.x = x[0]}); },
          .twin =
              [](Doubles& d) {
                double sum = 0;
@@ -72,16 +74,17 @@ Case scale_to_unit_norm_case(int64_t rows, int64_t cols, DType t, double size) {
 }
 
 Case newton_schulz_polynomial_case(int64_t k, DType t) {
-  return {.op = "newton_schulz_polynomial",
-          .shape = fmt::format("{}", k),
-          .dtype = t,
-          .args = {out("y", t, {k, k}), in("a", t, {k, k}), in("b", t, {k, k})},
-          .run = [](Stream& s, const Tensors& x) { newton_schulz_polynomial(s, x[0], x[1], x[2]); },
-          .twin =
-              [=](Doubles& d) {
-                for (size_t i = 0; i < at(k * k); i++)
-                  d["y"][i] = (i / at(k) == i % at(k) ? 3.4445 : 0) - 4.7750 * d["a"][i] + 2.0315 * d["b"][i];
-              }};
+  return {
+      .op = "newton_schulz_polynomial",
+      .shape = fmt::format("{}", k),
+      .dtype = t,
+      .args = {out("y", t, {k, k}), in("a", t, {k, k}), in("b", t, {k, k})},
+      .run = [](Stream& s, const Tensors& x) { launch(s, NewtonSchulzPolynomial{.y = x[0], .a = x[1], .b = x[2]}); },
+      .twin =
+          [=](Doubles& d) {
+            for (size_t i = 0; i < at(k * k); i++)
+              d["y"][i] = (i / at(k) == i % at(k) ? 3.4445 : 0) - 4.7750 * d["a"][i] + 2.0315 * d["b"][i];
+          }};
 }
 
 Case columns_case(bool put, int64_t rows, Columns columns, DType t) {
@@ -93,7 +96,8 @@ Case columns_case(bool put, int64_t rows, Columns columns, DType t) {
           .args = {whole, part},
           .run =
               [=](Stream& s, const Tensors& x) {
-                put ? put_columns(s, x[0], x[1], columns) : take_columns(s, x[1], x[0], columns);
+                put ? launch(s, PutColumns{.whole = x[0], .part = x[1], .columns = columns})
+                    : launch(s, TakeColumns{.part = x[1], .whole = x[0], .columns = columns});
               },
           .twin =
               [=](Doubles& d) {
@@ -113,8 +117,15 @@ Case muon_update_case(int64_t n, bool has_working, DType t, Decision decision, c
          .dtype = t,
          .args = {out("master", types.master, {n}), out("working", t, has_working ? Shape{n} : Shape{}),
                   in("direction", f32, {n}), in("state", f64, {UpdateState::numel})},
-         .run = [=, rounding = types.rounding](
-                    Stream& s, const Tensors& x) { muon_update(s, x[0], x[1], x[2], x[3], muon, rounding); },
+         .run =
+             [=, rounding = types.rounding](Stream& s, const Tensors& x) {
+               launch(s, MuonUpdate{.master = x[0],
+                                    .working = x[1],
+                                    .direction = x[2],
+                                    .state = x[3],
+                                    .muon = muon,
+                                    .rounding = rounding});
+             },
          .twin =
              [=](Doubles& d) {
                for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
@@ -135,7 +146,7 @@ Case transpose_case(int64_t rows, int64_t cols, DType t) {
           .shape = fmt::format("{}x{}", rows, cols),
           .dtype = t,
           .args = {out("y", t, {cols, rows}), in("x", t, {rows, cols})},
-          .run = [](Stream& s, const Tensors& x) { transpose(s, x[0], x[1]); },
+          .run = [](Stream& s, const Tensors& x) { launch(s, Transpose{.y = x[0], .x = x[1]}); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t r = 0; r < rows; r++)
@@ -148,7 +159,7 @@ Case join_panels_case(const Panels& p, DType t) {
           .shape = fmt::format("{} in panels of {}", p.size, p.rows),
           .dtype = t,
           .args = {out("y", t, {p.size, p.size}), in("panels", t, {p.numel()})},
-          .run = [=](Stream& s, const Tensors& x) { join_panels(s, x[0], x[1], p); },
+          .run = [=](Stream& s, const Tensors& x) { launch(s, JoinPanels{.y = x[0], .panels = x[1], .form = p}); },
           .twin =
               [=](Doubles& d) {
                 size_t next = 0;

@@ -22,11 +22,17 @@ TEST(NotANumber, ReachesTheLoss) {
         std::vector<float> logits(size_t(2 * V), 0.5f), losses(2);
         std::vector<int32_t> targets{1, 1};
         logits[size_t(where)] = bad;
-        cross_entropy_forward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), whole_vocabulary(V));
+        launch(s, CrossEntropyForward{.losses = of(losses, {2}),
+                                      .logits = of(logits, {2, V}),
+                                      .targets = of(targets, {2}),
+                                      .part = whole_vocabulary(V)});
         EXPECT_FALSE(std::isfinite(losses[0])) << bad << " at " << where << " of " << V;
         EXPECT_TRUE(std::isfinite(losses[1]));
-        cross_entropy_forward_backward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), whole_vocabulary(V),
-                                       1);
+        launch(s, CrossEntropyForwardBackward{.losses = of(losses, {2}),
+                                              .logits = of(logits, {2, V}),
+                                              .targets = of(targets, {2}),
+                                              .part = whole_vocabulary(V),
+                                              .scale = 1});
         EXPECT_FALSE(std::isfinite(losses[0]));
         EXPECT_TRUE(std::isnan(logits[0])) << "gradient";
         EXPECT_TRUE(std::isfinite(logits[size_t(V)]));
@@ -58,7 +64,11 @@ TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
   std::vector<float> logits(size_t(V), -infinity), losses(1);
   std::vector<int32_t> targets{4321};
   logits[4321] = logits[7] = 1;
-  cross_entropy_forward_backward(s, of(losses, {1}), of(logits, {1, V}), of(targets, {1}), whole_vocabulary(V), 1);
+  launch(s, CrossEntropyForwardBackward{.losses = of(losses, {1}),
+                                        .logits = of(logits, {1, V}),
+                                        .targets = of(targets, {1}),
+                                        .part = whole_vocabulary(V),
+                                        .scale = 1});
   EXPECT_NEAR(losses[0], std::log(2.0), 1e-6);
   EXPECT_EQ(logits[0], 0);
   EXPECT_NEAR(logits[7], 0.5, 1e-6);
@@ -70,10 +80,18 @@ TEST(NotANumber, NeverAnUpdate) {
   for (double bad : {double(nan), double(infinity), -9.0})
     for (double max_norm : {0.0, 1.0}) {
       std::vector<double> state(UpdateState::numel, 0.0), sums{1, bad, 1, 2};
-      decide_update(s, of(state), of(sums), {.max_norm = max_norm, .skip_above = 10}, {.learning_rate = 1});
+      launch(s, DecideUpdate{.state = of(state),
+                             .sums = of(sums),
+                             .rules = {.max_norm = max_norm, .skip_above = 10},
+                             .adamw = {.learning_rate = 1}});
       EXPECT_EQ(state[0], double(Decision::not_finite)) << bad << " " << max_norm;
       std::vector<float> master{1, 2}, m{3, 4}, v{5, 6}, grad{float(bad), 7};
-      adamw_update(s, of(master, {2}), of(m, {2}), of(v, {2}), {}, of(grad, {2}), of(state), {.learning_rate = 1});
+      launch(s, AdamWUpdate{.master = of(master, {2}),
+                            .m = of(m, {2}),
+                            .v = of(v, {2}),
+                            .grad = of(grad, {2}),
+                            .state = of(state),
+                            .adamw = {.learning_rate = 1}});
       EXPECT_EQ(master, (std::vector<float>{1, 2}));
       EXPECT_EQ(m, (std::vector<float>{3, 4}));
       EXPECT_EQ(v, (std::vector<float>{5, 6}));
@@ -84,18 +102,21 @@ TEST(NotANumber, PassesThroughEveryOp) {
   Stream s(World::cpu);
   std::vector<float> x(67, 0.25f), y(67), stat(2), w(67, 1.0f), b(67);
   x[66] = nan;
-  gelu_forward(s, of(y, {1, 67}), of(x, {1, 67}));
+  launch(s, GeluForward{.y = of(y, {1, 67}), .x = of(x, {1, 67})});
   EXPECT_TRUE(std::isnan(y[66]) && std::isfinite(y[0]));
-  layernorm_forward(s, of(y, {1, 67}), of(stat, {1, 2}), of(x, {1, 67}), of(w, {67}), of(b, {67}));
+  launch(s,
+         LayerNormForward{
+             .y = of(y, {1, 67}), .stat = of(stat, {1, 2}), .x = of(x, {1, 67}), .w = of(w, {67}), .b = of(b, {67})});
   EXPECT_TRUE(std::isnan(y[0]) && std::isnan(stat[0]));
   double sum = 0;
-  accumulate_square_sum(s, of(sum), of(x, {67}));
+  launch(s, AccumulateSquareSum{.out = of(sum), .x = of(x, {67})});
   EXPECT_TRUE(std::isnan(sum));
   // Attention: a key that is NaN reaches the rows that see it, and no earlier one.
   const int64_t T = 67, D = 16;
   std::vector<float> qkv(size_t(T * 3 * D), 0.1f), out(size_t(T * D)), lse(static_cast<size_t>(T));
   qkv[size_t(40 * 3 * D + D)] = nan;
-  attention_forward(s, of(out, {T, D}), of(lse, {1, 1, T}), of(qkv, {T, 3 * D}), {1, T, 1, D}, {});
+  launch(s, AttentionForward{
+                .out = of(out, {T, D}), .lse = of(lse, {1, 1, T}), .qkv = of(qkv, {T, 3 * D}), .dims = {1, T, 1, D}});
   for (int64_t t = 0; t < T; t++) EXPECT_EQ(std::isnan(out[size_t(t * D)]), t >= 40) << t;
 }
 

@@ -34,7 +34,8 @@ TEST(Dropout, KeepsItsShare) {
   const int64_t N = 200, C = 1001;
   std::vector<float> x(size_t(N * C), 1.0f), y(x.size());
   for (double p : {0.1, 0.5, 0.9}) {
-    dropout(s, of(y, {N, C}), of(x, {N, C}), {.p = p, .seed = 1, .step = 2, .site = 3});
+    launch(s,
+           ApplyDropout{.y = of(y, {N, C}), .x = of(x, {N, C}), .dropout = {.p = p, .seed = 1, .step = 2, .site = 3}});
     double kept = 0;
     for (float v : y) {
       ASSERT_TRUE(v == 0 || v == static_cast<float>(1 / (1 - p)));
@@ -50,11 +51,12 @@ TEST(Dropout, MaskGoesByTheGlobalRow) {
   const int64_t N = 9, C = 37;
   std::vector<float> x(size_t(N * C), 1.0f), whole(x.size()), parts(x.size());
   const Dropout d{.p = 0.4, .seed = 5, .step = 6, .site = 7, .first_row = 100};
-  dropout(s, of(whole, {N, C}), of(x, {N, C}), d);
+  launch(s, ApplyDropout{.y = of(whole, {N, C}), .x = of(x, {N, C}), .dropout = d});
   for (auto [begin, end] : {std::pair{0, 2}, {2, 3}, {3, 9}}) {
     Dropout part = d;
     part.first_row = 100 + begin;
-    dropout(s, of(parts, {N, C}).rows(begin, end), of(x, {N, C}).rows(begin, end), part);
+    launch(s,
+           ApplyDropout{.y = of(parts, {N, C}).rows(begin, end), .x = of(x, {N, C}).rows(begin, end), .dropout = part});
   }
   EXPECT_EQ(whole, parts);
 }
@@ -68,7 +70,7 @@ TEST(Dropout, EverySeedStepSiteAndRowHasItsOwnMask) {
   std::set<std::vector<float>> masks;
   for (const Dropout& d : all) {
     std::vector<float> y(1000);
-    dropout(s, of(y, {1, 1000}), of(x, {1, 1000}), d);
+    launch(s, ApplyDropout{.y = of(y, {1, 1000}), .x = of(x, {1, 1000}), .dropout = d});
     masks.insert(y);
   }
   EXPECT_EQ(masks.size(), all.size());
@@ -87,8 +89,10 @@ TEST(Dropout, DrawnFromMemoryItIsTheSame) {
   std::vector<float> x(1);
   std::vector<int32_t> three(6);
   EXPECT_EQ(message_of([&] {
-              dropout(s, of(x, {1, 1}), of(x, {1, 1}),
-                      {.p = 0.5, .site = 2, .drawn = Tensor(three.data(), DType::i32, {3, 2})});
+              launch(s,
+                     ApplyDropout{.y = of(x, {1, 1}),
+                                  .x = of(x, {1, 1}),
+                                  .dropout = {.p = 0.5, .site = 2, .drawn = Tensor(three.data(), DType::i32, {3, 2})}});
             }),
             "dropout: drawn has 2 sites, so there is no site 2");
 }
@@ -99,8 +103,9 @@ TEST(Dropout, ForwardAndBackwardDrawTheSameMask) {
   const size_t size = N * C;
   std::vector<float> zero(size), one(size, 1.0f), y(size), dh(size), b(301), db(301);
   const Dropout d{.p = 0.3, .seed = 5, .step = 6, .site = 7};
-  residual_forward(s, of(y, {N, C}), of(zero, {N, C}), of(one, {N, C}), of(b, {C}), d);
-  residual_backward(s, of(dh, {N, C}), of(db, {C}), of(one, {N, C}), d);
+  launch(s, ResidualForward{
+                .y = of(y, {N, C}), .x = of(zero, {N, C}), .h = of(one, {N, C}), .b = of(b, {C}), .dropout = d});
+  launch(s, ResidualBackward{.dh = of(dh, {N, C}), .db = of(db, {C}), .dy = of(one, {N, C}), .dropout = d});
   EXPECT_EQ(y, dh);
 }
 
@@ -111,7 +116,11 @@ TEST(Attention, MaskGoesByTheGlobalRowAndHead) {
   const Case c = attention_forward_case({B, T, H, D}, 0.3, DType::f32);
   std::vector<float> qkv(c.args[2].values.begin(), c.args[2].values.end()), out(size_t(N * C)), lse(size_t(B * H * T));
   const Dropout d{.p = 0.3, .seed = 5, .step = 6, .site = 7, .first_row = 500};
-  attention_forward(s, of(out, {N, C}), of(lse, {B, H, T}), of(qkv, {N, 3 * C}), {B, T, H, D}, d);
+  launch(s, AttentionForward{.out = of(out, {N, C}),
+                             .lse = of(lse, {B, H, T}),
+                             .qkv = of(qkv, {N, 3 * C}),
+                             .dims = {B, T, H, D},
+                             .dropout = d});
 
   std::vector<float> part_out(size_t(T * C / 2)), part_lse(size_t(H / 2 * T)), part(size_t(T * 3 * C / 2));
   for (int64_t b = 0; b < B; b++)
@@ -122,8 +131,11 @@ TEST(Attention, MaskGoesByTheGlobalRowAndHead) {
             part[size_t(t * 3 * C / 2 + k * C / 2 + i)] = qkv[size_t((b * T + t) * 3 * C + k * C + first * D + i)];
       Dropout mine = d;
       mine.first_row = 500 + b * T;
-      attention_forward(s, of(part_out, {T, C / 2}), of(part_lse, {1, H / 2, T}), of(part, {T, 3 * C / 2}),
-                        {1, T, H / 2, D, first}, mine);
+      launch(s, AttentionForward{.out = of(part_out, {T, C / 2}),
+                                 .lse = of(part_lse, {1, H / 2, T}),
+                                 .qkv = of(part, {T, 3 * C / 2}),
+                                 .dims = {1, T, H / 2, D, first},
+                                 .dropout = mine});
       for (int64_t t = 0; t < T; t++)
         for (int64_t i = 0; i < C / 2; i++)
           ASSERT_EQ(part_out[size_t(t * C / 2 + i)], out[size_t((b * T + t) * C + first * D + i)]);
@@ -141,7 +153,8 @@ TEST(Attention, LargeScores) {
       qkv[size_t(t * 3 * D + D + c)] = t % 9 == 4 ? 40.0f : -40.0f;    // k: one in nine wins
       qkv[size_t(t * 3 * D + 2 * D + c)] = static_cast<float>(t / 9);  // v
     }
-  attention_forward(s, of(out, {T, D}), of(lse, {1, 1, T}), of(qkv, {T, 3 * D}), {1, T, 1, D}, {});
+  launch(s, AttentionForward{
+                .out = of(out, {T, D}), .lse = of(lse, {1, 1, T}), .qkv = of(qkv, {T, 3 * D}), .dims = {1, T, 1, D}});
   for (int64_t t = 4; t < T; t++) {
     const int64_t winners = (t - 4) / 9 + 1;
     EXPECT_NEAR(out[size_t(t * D)], double(winners - 1) / 2, 1e-5) << t;
@@ -152,11 +165,12 @@ TEST(Attention, LargeScores) {
 TEST(NormalFill, AnyRangeIsTheSame) {
   Stream s(World::cpu);
   std::vector<float> whole(1000), parts(1000);
-  normal_fill(s, of(whole, {1000}), 1, 2, 5, 1.0);
+  launch(s, NormalFill{.y = of(whole, {1000}), .seed = 1, .stream = 2, .begin = 5, .std = 1.0});
   for (auto [begin, end] : {std::pair{0, 1}, {1, 6}, {6, 333}, {333, 1000}})
-    normal_fill(s, of(parts, {1000}).flat(begin, end), 1, 2, 5 + begin, 1.0);
+    launch(s,
+           NormalFill{.y = of(parts, {1000}).flat(begin, end), .seed = 1, .stream = 2, .begin = 5 + begin, .std = 1.0});
   EXPECT_EQ(whole, parts);
-  normal_fill(s, of(parts, {1000}), 1, 3, 5, 1.0);
+  launch(s, NormalFill{.y = of(parts, {1000}), .seed = 1, .stream = 3, .begin = 5, .std = 1.0});
   EXPECT_NE(whole, parts);
 }
 
@@ -164,7 +178,7 @@ TEST(NormalFill, IsNormal) {
   Stream s(World::cpu);
   const int64_t n = 400000;
   std::vector<float> y(static_cast<size_t>(n));
-  normal_fill(s, of(y, {n}), 3, 4, 0, 2.0);
+  launch(s, NormalFill{.y = of(y, {n}), .seed = 3, .stream = 4, .begin = 0, .std = 2.0});
   double sum = 0, square = 0, fourth = 0, neighbours = 0;
   for (int64_t i = 0; i < n; i++) {
     const double v = double(y[size_t(i)]) / 2;
@@ -210,15 +224,15 @@ void converts_in_place() {
   Stream s(World::cpu);
   for (int64_t n : {1, 2, 3, 4, 5, 64, 1000, 40011}) {
     std::vector<float> x(size_t(n) + 1);
-    normal_fill(s, of(x, {n + 1}), 1, 2, 0, 1.0);
+    launch(s, NormalFill{.y = of(x, {n + 1}), .seed = 1, .stream = 2, .begin = 0, .std = 1.0});
     const std::vector<float> whole = x;
     std::vector<T> apart(static_cast<size_t>(n));
     const Tensor wide = of(x, {n + 1}).flat(0, n), front(x.data(), dtype_of<T>::value, {n});
-    copy(s, of(apart, {n}), wide);
-    copy(s, front, wide);
+    launch(s, Copy{.y = of(apart, {n}), .x = wide});
+    launch(s, Copy{.y = front, .x = wide});
     EXPECT_EQ(std::memcmp(x.data(), apart.data(), size_t(2 * n)), 0) << n;
     for (size_t i = size_t(n + 1) / 2; i <= size_t(n); i++) ASSERT_EQ(x[i], whole[i]) << "what is behind stays";
-    copy(s, wide, front);
+    launch(s, Copy{.y = wide, .x = front});
     for (size_t i = 0; i < size_t(n); i++) ASSERT_EQ(x[i], static_cast<float>(apart[i])) << i << " of " << n;
     EXPECT_EQ(x.back(), whole.back());
   }
@@ -238,15 +252,15 @@ TEST(SumRows, IsOffByOneRoundingHoweverManyRowsThereAre) {
   for (int64_t R : {1, 2, 8, 64, 512}) {
     std::vector<bfloat16> rows(static_cast<size_t>(R * n));
     std::vector<double> exact(x.size());
-    fill(s, of(rounded_each_time, {n}), 0);
+    launch(s, Fill{.y = of(rounded_each_time, {n}), .value = 0});
     for (int64_t r = 0; r < R; r++) {
-      normal_fill(s, of(x, {n}), 7, uint64_t(r), 0, 1.0);
+      launch(s, NormalFill{.y = of(x, {n}), .seed = 7, .stream = uint64_t(r), .begin = 0, .std = 1.0});
       for (size_t i = 0; i < x.size(); i++) exact[i] += double(x[i]);
       const Tensor row = of(rows, {R, n}).rows(r, r + 1);
-      copy(s, row, of(x, {n}));
-      add(s, of(rounded_each_time, {n}), row.view({n}));
+      launch(s, Copy{.y = row, .x = of(x, {n})});
+      launch(s, Add{.y = of(rounded_each_time, {n}), .x = row.view({n})});
     }
-    sum_rows(s, of(y, {n}), of(rows, {R, n}), false);
+    launch(s, SumRows{.y = of(y, {n}), .x = of(rows, {R, n}), .add = false});
     double size = 0, once = 0, each_time = 0;
     for (size_t i = 0; i < x.size(); i++) {
       const auto squared = [](double v) { return v * v; };
@@ -265,8 +279,8 @@ TEST(SumRows, IsOffByOneRoundingHoweverManyRowsThereAre) {
 TEST(Gelu, FarOut) {
   Stream s(World::cpu);
   std::vector<float> x{-infinity, -1e30f, -100, -20, 0, 20, 100, 1e30f}, y(8), one(8, 1.0f), dx(8);
-  gelu_forward(s, of(y, {1, 8}), of(x, {1, 8}));
-  gelu_backward(s, of(dx, {1, 8}), of(one, {1, 8}), of(x, {1, 8}));
+  launch(s, GeluForward{.y = of(y, {1, 8}), .x = of(x, {1, 8})});
+  launch(s, GeluBackward{.dx = of(dx, {1, 8}), .dy = of(one, {1, 8}), .x = of(x, {1, 8})});
   for (size_t i = 1; i < 4; i++) EXPECT_NEAR(y[i], 0, 1e-6) << x[i];
   for (size_t i = 4; i < 8; i++) EXPECT_EQ(y[i], x[i]) << x[i];
   EXPECT_EQ(dx, (std::vector<float>{dx[0], 0, 0, 0, 0.5, 1, 1, 1}));
@@ -276,35 +290,46 @@ TEST(Errors, NameOpTensorAndNumbers) {
   Stream s(World::cpu);
   std::vector<float> x(6), y(8), wte(10), wpe(4), losses(2);
   EXPECT_EQ(message_of([&] {
-              gelu_forward(s, of(y, {2, 4}), of(x, {2, 3}));
+              launch(s, GeluForward{.y = of(y, {2, 4}), .x = of(x, {2, 3})});
             }),
             "gelu_forward: y has shape (2, 4), expected (2, 3)");
   EXPECT_EQ(message_of([&] {
-              gelu_forward(s, of(y, {2, 3}), Tensor(x.data(), DType::i32, {2, 3}));
+              launch(s, GeluForward{.y = of(y, {2, 3}), .x = Tensor(x.data(), DType::i32, {2, 3})});
             }),
             "gelu_forward: x is i32, expected f32, bf16 or f16");
   EXPECT_EQ(message_of([&] {
-              gelu_forward(s, Tensor(y.data(), DType::bf16, {2, 3}), of(x, {2, 3}));
+              launch(s, GeluForward{.y = Tensor(y.data(), DType::bf16, {2, 3}), .x = of(x, {2, 3})});
             }),
             "gelu_forward: y is bf16, expected f32");
   std::vector<int32_t> tokens{1, 5};
-  EXPECT_EQ(
-      message_of([&] {
-        embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 2, whole_vocabulary(5));
-      }),
-      "embedding_forward: token 5 at row 1, but the vocabulary has 5");
-  EXPECT_EQ(
-      message_of([&] {
-        embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 3, whole_vocabulary(5));
-      }),
-      "embedding_forward: 2 tokens do not divide into sequences of 3");
+  EXPECT_EQ(message_of([&] {
+              launch(s, EmbeddingForward{.y = of(y, {2, 2}),
+                                         .tokens = of(tokens, {2}),
+                                         .wte = of(wte, {5, 2}),
+                                         .wpe = of(wpe, {2, 2}),
+                                         .T = 2,
+                                         .part = whole_vocabulary(5)});
+            }),
+            "embedding_forward: token 5 at row 1, but the vocabulary has 5");
+  EXPECT_EQ(message_of([&] {
+              launch(s, EmbeddingForward{.y = of(y, {2, 2}),
+                                         .tokens = of(tokens, {2}),
+                                         .wte = of(wte, {5, 2}),
+                                         .wpe = of(wpe, {2, 2}),
+                                         .T = 3,
+                                         .part = whole_vocabulary(5)});
+            }),
+            "embedding_forward: 2 tokens do not divide into sequences of 3");
   std::vector<int32_t> targets{-2, 1};
   EXPECT_EQ(message_of([&] {
-              cross_entropy_forward(s, of(losses, {2}), of(x, {2, 3}), of(targets, {2}), whole_vocabulary(3));
+              launch(s, CrossEntropyForward{.losses = of(losses, {2}),
+                                            .logits = of(x, {2, 3}),
+                                            .targets = of(targets, {2}),
+                                            .part = whole_vocabulary(3)});
             }),
             "cross_entropy_forward: target -2 at row 0, but the vocabulary has 3");
   EXPECT_EQ(message_of([&] {
-              dropout(s, of(y, {2, 3}), of(x, {2, 3}), {.p = 1.0});
+              launch(s, ApplyDropout{.y = of(y, {2, 3}), .x = of(x, {2, 3}), .dropout = {.p = 1.0}});
             }),
             "dropout: dropout probability 1, expected 0 <= p < 1");
   EXPECT_TRUE(s.log().empty() || s.log()[0].name != std::string("gelu_forward"));
@@ -334,8 +359,8 @@ TEST(Arena, ScopesPeakAndLimit) {
 TEST(Stream, LogSumsPerName) {
   Stream s(World::cpu);
   std::vector<float> x(6), y(6);
-  for (int i = 0; i < 3; i++) gelu_forward(s, of(y, {2, 3}), of(x, {2, 3}));
-  fill(s, of(y, {6}), 1);
+  for (int i = 0; i < 3; i++) launch(s, GeluForward{.y = of(y, {2, 3}), .x = of(x, {2, 3})});
+  launch(s, Fill{.y = of(y, {6}), .value = 1});
   ASSERT_EQ(s.log().size(), 2u);
   EXPECT_EQ(s.log()[0].launches, 3);
   EXPECT_EQ(s.log()[0].bytes, 3 * 48);
@@ -355,8 +380,14 @@ TEST(Attention, AddingToAllKeysHasNoGradient) {
     for (float& v : qkv) v = normal(generator);
     for (float& v : dout) v = normal(generator);
     const Tensor o = of(out, {T, D}), l = of(lse, {1, 1, T}), x = of(qkv, {T, 3 * D});
-    attention_forward(s, o, l, x, {1, T, 1, D}, {});
-    attention_backward(s, of(dqkv, {T, 3 * D}), of(delta, {1, 1, T}), of(dout, {T, D}), o, l, x, {1, T, 1, D}, {});
+    launch(s, AttentionForward{.out = o, .lse = l, .qkv = x, .dims = {1, T, 1, D}});
+    launch(s, AttentionBackward{.dqkv = of(dqkv, {T, 3 * D}),
+                                .delta = of(delta, {1, 1, T}),
+                                .dout = of(dout, {T, D}),
+                                .out = o,
+                                .lse = l,
+                                .qkv = x,
+                                .dims = {1, T, 1, D}});
     double left = 0, all = 0;
     for (int64_t d = 0; d < D; d++) {
       double sum = 0;

@@ -60,8 +60,13 @@ TEST(StochasticRounding, KeepsWhatNearestLoses) {
   for (const bool stochastic : {false, true}) {
     std::vector<bfloat16> master(size_t(n), bfloat16(1.0f));
     for (int64_t step = 0; step < 100; step++)
-      adamw_update(s, of(master, {n}), of(m, {n}), of(v, {n}), {}, of(grad, {n}), of(state), {.learning_rate = 1e-4},
-                   {.stochastic = stochastic, .key = rounding_key(1, step)});
+      launch(s, AdamWUpdate{.master = of(master, {n}),
+                            .m = of(m, {n}),
+                            .v = of(v, {n}),
+                            .grad = of(grad, {n}),
+                            .state = of(state),
+                            .adamw = {.learning_rate = 1e-4},
+                            .rounding = {.stochastic = stochastic, .key = rounding_key(1, step)}});
     double mean = 0;
     for (const bfloat16 weight : master) mean += static_cast<double>(static_cast<float>(weight)) / double(n);
     EXPECT_NEAR(mean, stochastic ? 0.99 : 1.0, 5e-4);
@@ -78,8 +83,13 @@ TEST(StochasticRounding, DrawsForTheElement) {
   const auto update = [&](int64_t begin, int64_t n, Columns columns) {
     std::vector<bfloat16> master(size_t(n), bfloat16(1.0f)), m(size_t(n), bfloat16(1.0f)), v = m;
     std::vector<float> grad(size_t(n), 0.3f);
-    adamw_update(s, of(master, {n}), of(m, {n}), of(v, {n}), {}, of(grad, {n}), of(state), {.learning_rate = 1e-4},
-                 {.stochastic = true, .key = 5, .stream = 3, .begin = begin, .columns = columns});
+    launch(s, AdamWUpdate{.master = of(master, {n}),
+                          .m = of(m, {n}),
+                          .v = of(v, {n}),
+                          .grad = of(grad, {n}),
+                          .state = of(state),
+                          .adamw = {.learning_rate = 1e-4},
+                          .rounding = {.stochastic = true, .key = 5, .stream = 3, .begin = begin, .columns = columns}});
     std::vector<uint64_t> bits;
     for (size_t i = 0; i < size_t(n); i++)
       bits.push_back(uint64_t{master[i].bits} << 32 | uint64_t{m[i].bits} << 16 | v[i].bits);

@@ -51,8 +51,16 @@ Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part
             .args = {out("y", t.residual, {B * T, C}), integers("tokens", {B * T}, 0, part.total),
                      in("wte", t.branch, {part.count + padding, C}),
                      in("wpe", t.branch, positions ? Shape{T + 2, C} : Shape{})},
-            .run = [=](Stream& s,
-                       const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
+            .run =
+                [=](Stream& s, const Tensors& a) {
+                  launch(s, EmbeddingForward{.y = a[0],
+                                             .tokens = a[1],
+                                             .wte = a[2],
+                                             .wpe = a[3],
+                                             .T = T,
+                                             .part = part,
+                                             .starts = starts_among(a)});
+                },
             .twin =
                 [=](Doubles& d) {
                   for (int64_t n = 0; n < B * T; n++)
@@ -78,8 +86,16 @@ Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart par
       .dtype = t,
       .args = {out("dwte", f32, {part.count + padding, C}), out("dwpe", f32, positions ? Shape{T + 2, C} : Shape{}),
                in("dy", t, {B * T, C}), integers("tokens", {B * T}, 0, part.total)},
-      .run = [=](Stream& s,
-                 const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
+      .run =
+          [=](Stream& s, const Tensors& a) {
+            launch(s, EmbeddingBackward{.dwte = a[0],
+                                        .dwpe = a[1],
+                                        .dy = a[2],
+                                        .tokens = a[3],
+                                        .T = T,
+                                        .part = part,
+                                        .starts = starts_among(a)});
+          },
       .twin =
           [=](Doubles& d) {
             for (int64_t n = 0; n < B * T; n++)
@@ -143,7 +159,10 @@ Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t) 
           .shape = fmt::format("{}x{} padding {}", N, V, padding),
           .dtype = t,
           .args = {out("losses", f32, {N}), logits_of(N, part, padding, t), targets_of(N, V)},
-          .run = [=](Stream& s, const Tensors& a) { cross_entropy_forward(s, a[0], a[1], a[2], part); },
+          .run =
+              [=](Stream& s, const Tensors& a) {
+                launch(s, CrossEntropyForward{.losses = a[0], .logits = a[1], .targets = a[2], .part = part});
+              },
           .twin = [=](Doubles& d) { loss_twin(d, N, V, padding, 0); }};
 }
 
@@ -153,7 +172,8 @@ Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, 
   c.op = "cross_entropy_forward_backward";
   c.args[1].written = true;
   c.run = [=](Stream& s, const Tensors& a) {
-    cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale_of(a, N));
+    launch(s, CrossEntropyForwardBackward{
+                  .losses = a[0], .logits = a[1], .targets = a[2], .part = part, .scale = scale_of(a, N)});
   };
   scale_in_memory(c, N);
   c.twin = [=](Doubles& d) { loss_twin(d, N, V, padding, loss_scale); };
@@ -165,7 +185,10 @@ Case softmax_part_case(int64_t N, VocabularyPart part, int64_t padding, DType t)
           .shape = fmt::format("{} rows {}", N, name_of(part, padding)),
           .dtype = t,
           .args = {out("stats", f32, {3, N}), logits_of(N, part, padding, t), targets_of(N, part.total)},
-          .run = [=](Stream& s, const Tensors& a) { softmax_part(s, a[0], a[1], a[2], part); },
+          .run =
+              [=](Stream& s, const Tensors& a) {
+                launch(s, SoftmaxPart{.stats = a[0], .logits = a[1], .targets = a[2], .part = part});
+              },
           .twin =
               [=](Doubles& d) {
                 const Values& z = d["logits"];
@@ -183,7 +206,7 @@ Case merge_softmax_case(int64_t N) {
   Case c{.op = "merge_softmax",
          .shape = fmt::format("{} rows", N),
          .args = {out("stats", f32, {3, N}), in("max", f32, {N}, 0.5)},
-         .run = [](Stream& s, const Tensors& a) { merge_softmax(s, a[0], a[1]); },
+         .run = [](Stream& s, const Tensors& a) { launch(s, MergeSoftmax{.stats = a[0], .max = a[1]}); },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++) {
@@ -208,7 +231,8 @@ Case cross_entropy_loss_case(int64_t N) {
   Case c{.op = "cross_entropy_loss",
          .shape = fmt::format("{} rows", N),
          .args = {out("losses", f32, {N}), in("stats", f32, {3, N}), targets_of(N, 7)},
-         .run = [](Stream& s, const Tensors& a) { cross_entropy_loss(s, a[0], a[1], a[2]); },
+         .run = [](Stream& s,
+                   const Tensors& a) { launch(s, CrossEntropyLoss{.losses = a[0], .stats = a[1], .targets = a[2]}); },
          .twin =
              [=](Doubles& d) {
                const Values& stats = d["stats"];
@@ -229,7 +253,11 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
          .shape = fmt::format("{} rows {}", N, name_of(part, padding)),
          .dtype = t,
          .args = {logits_of(N, part, padding, t), in("stats", f32, {3, N}), targets_of(N, part.total)},
-         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, scale_of(a, N)); },
+         .run =
+             [=](Stream& s, const Tensors& a) {
+               launch(s, CrossEntropyGradient{
+                             .logits = a[0], .stats = a[1], .targets = a[2], .part = part, .scale = scale_of(a, N)});
+             },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++) {

@@ -62,7 +62,11 @@ LossAndGradient<T> whole_loss(std::vector<T> logits, std::vector<int32_t> target
   Stream s(World::cpu);
   const int64_t N = std::ssize(targets);
   std::vector<float> losses(at(N));
-  cross_entropy_forward_backward(s, of(losses, {N}), of(logits, {N, V}), of(targets, {N}), whole_vocabulary(V), scale);
+  launch(s, CrossEntropyForwardBackward{.losses = of(losses, {N}),
+                                        .logits = of(logits, {N, V}),
+                                        .targets = of(targets, {N}),
+                                        .part = whole_vocabulary(V),
+                                        .scale = scale});
   return {losses, logits};
 }
 
@@ -79,7 +83,10 @@ LossAndGradient<T> loss_in_parts(const std::vector<T>& logits, std::vector<int32
   for (const VocabularyPart& part : parts) {
     mine.push_back(columns_of(logits, part, padding));
     stats.emplace_back(at(3 * N), nan);
-    softmax_part(s, of(stats.back(), {3, N}), of(mine.back(), {N, part.count + padding}), of(targets, {N}), part);
+    launch(s, SoftmaxPart{.stats = of(stats.back(), {3, N}),
+                          .logits = of(mine.back(), {N, part.count + padding}),
+                          .targets = of(targets, {N}),
+                          .part = part});
     for (int64_t n = 0; n < N; n++) {
       EXPECT_TRUE(stats.back()[at(n)] >= std::numeric_limits<float>::lowest())
           << "NaN has no order, -inf is not finite";
@@ -87,17 +94,21 @@ LossAndGradient<T> loss_in_parts(const std::vector<T>& logits, std::vector<int32
     }
   }
   for (std::vector<float>& of_part : stats) {
-    merge_softmax(s, of(of_part, {3, N}), of(max, {N}));
+    launch(s, MergeSoftmax{.stats = of(of_part, {3, N}), .max = of(max, {N})});
     for (int64_t i = N; i < 3 * N; i++) sum[at(i)] += of_part[at(i)];
     for (int64_t n = 0; n < N; n++) EXPECT_EQ(of_part[at(n)], max[at(n)]);
   }
   std::copy(max.begin(), max.end(), sum.begin());
 
   LossAndGradient<T> loss{std::vector<float>(at(N)), std::vector<T>(logits.size())};
-  cross_entropy_loss(s, of(loss.losses, {N}), of(sum, {3, N}), of(targets, {N}));
+  launch(s, CrossEntropyLoss{.losses = of(loss.losses, {N}), .stats = of(sum, {3, N}), .targets = of(targets, {N})});
   for (size_t p = 0; p < parts.size(); p++) {
     const int64_t count = parts[p].count, width = count + padding;
-    cross_entropy_gradient(s, of(mine[p], {N, width}), of(sum, {3, N}), of(targets, {N}), parts[p], scale);
+    launch(s, CrossEntropyGradient{.logits = of(mine[p], {N, width}),
+                                   .stats = of(sum, {3, N}),
+                                   .targets = of(targets, {N}),
+                                   .part = parts[p],
+                                   .scale = scale});
     for (int64_t n = 0; n < N; n++) {
       const auto row = mine[p].begin() + n * width;
       std::copy(row, row + count, loss.gradient.begin() + n * V + parts[p].first);
@@ -159,9 +170,18 @@ TYPED_TEST(VocabularyParts, EmbeddingsAddUpToTheWhole) {
       std::vector<T> y(at(N * C));
       std::vector<float> dwte(at(V * C), 7), dwpe(at(sequence * C), 7);
       const Tensor ids = of(tokens, {N}), positions = of(wpe, {sequence, C}), out_gradient = of(dy, {N, C});
-      embedding_forward(s, of(y, {N, C}), ids, of(wte, {V, C}), positions, sequence, whole_vocabulary(V));
-      embedding_backward(s, of(dwte, {V, C}), of(dwpe, {sequence, C}), out_gradient, ids, sequence,
-                         whole_vocabulary(V));
+      launch(s, EmbeddingForward{.y = of(y, {N, C}),
+                                 .tokens = ids,
+                                 .wte = of(wte, {V, C}),
+                                 .wpe = positions,
+                                 .T = sequence,
+                                 .part = whole_vocabulary(V)});
+      launch(s, EmbeddingBackward{.dwte = of(dwte, {V, C}),
+                                  .dwpe = of(dwpe, {sequence, C}),
+                                  .dy = out_gradient,
+                                  .tokens = ids,
+                                  .T = sequence,
+                                  .part = whole_vocabulary(V)});
 
       std::vector<float> sum(at(N * C));
       for (const VocabularyPart& part : split(V, num_parts)) {
@@ -169,11 +189,21 @@ TYPED_TEST(VocabularyParts, EmbeddingsAddUpToTheWhole) {
         std::vector<T> table(wte.begin() + part.first * C, wte.begin() + (part.first + part.count) * C),
             mine(at(N * C));
         table.resize(at(rows * C), T(nan));
-        embedding_forward(s, of(mine, {N, C}), ids, of(table, {rows, C}), positions, sequence, part);
+        launch(s, EmbeddingForward{.y = of(mine, {N, C}),
+                                   .tokens = ids,
+                                   .wte = of(table, {rows, C}),
+                                   .wpe = positions,
+                                   .T = sequence,
+                                   .part = part});
         for (size_t i = 0; i < sum.size(); i++) sum[i] += float(mine[i]);
 
         std::vector<float> my_dwte(at(rows * C), 7), my_dwpe(dwpe.size(), 7);
-        embedding_backward(s, of(my_dwte, {rows, C}), of(my_dwpe, {sequence, C}), out_gradient, ids, sequence, part);
+        launch(s, EmbeddingBackward{.dwte = of(my_dwte, {rows, C}),
+                                    .dwpe = of(my_dwpe, {sequence, C}),
+                                    .dy = out_gradient,
+                                    .tokens = ids,
+                                    .T = sequence,
+                                    .part = part});
         EXPECT_TRUE(same_bits(my_dwpe, dwpe));
         const auto held = dwte.begin() + part.first * C;
         EXPECT_TRUE(std::equal(held, held + part.count * C, my_dwte.begin()));
@@ -225,15 +255,23 @@ TEST(NormalFill, AnyRangeOfAnyColumnsIsTheSame) {
   Stream s(World::cpu);
   constexpr int64_t rows = 7, total = 150;
   std::vector<float> whole(rows * total);
-  normal_fill(s, of(whole, {rows, total}), 1, 2, 0, 1.0);
+  launch(s, NormalFill{.y = of(whole, {rows, total}), .seed = 1, .stream = 2, .begin = 0, .std = 1.0});
   std::vector<float> again(whole.size());
-  normal_fill(s, of(again, {rows, total}), 1, 2, 0, 1.0, {0, total, total});
+  launch(
+      s,
+      NormalFill{
+          .y = of(again, {rows, total}), .seed = 1, .stream = 2, .begin = 0, .std = 1.0, .columns = {0, total, total}});
   EXPECT_EQ(whole, again);
   for (auto [first, last] : {std::pair{0, 1}, {1, 50}, {50, 149}, {149, 150}}) {
     const int64_t count = last - first, numel = rows * count;
     std::vector<float> part(at(numel));
     for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, 2}, {2, numel / 2}, {numel / 2, numel}})
-      normal_fill(s, of(part, {numel}).flat(begin, end), 1, 2, begin, 1.0, {first, count, total});
+      launch(s, NormalFill{.y = of(part, {numel}).flat(begin, end),
+                           .seed = 1,
+                           .stream = 2,
+                           .begin = begin,
+                           .std = 1.0,
+                           .columns = {first, count, total}});
     for (int64_t r = 0; r < rows; r++)
       for (int64_t c = 0; c < count; c++)
         ASSERT_EQ(part[at(r * count + c)], whole[at(r * total + first + c)]) << r << ", " << first + c;
@@ -245,38 +283,54 @@ TEST(VocabularyErrors, NameOpTensorAndNumbers) {
   std::vector<float> z(6), losses(2), stats(6), y(4), wte(6), wpe(4);
   std::vector<int32_t> targets{1, 2}, tokens{1, 9};
   const Tensor logits = of(z, {2, 3}), ids = of(targets, {2});
+  EXPECT_EQ(
+      message_of([&] {
+        launch(s, CrossEntropyForward{.losses = of(losses, {2}), .logits = logits, .targets = ids, .part = {0, 3, 9}});
+      }),
+      "cross_entropy_forward: logits of 3 tokens of 9; a divided vocabulary goes through softmax_part");
   EXPECT_EQ(message_of([&] {
-              cross_entropy_forward(s, of(losses, {2}), logits, ids, {0, 3, 9});
-            }),
-            "cross_entropy_forward: logits of 3 tokens of 9; a divided vocabulary goes through softmax_part");
-  EXPECT_EQ(message_of([&] {
-              softmax_part(s, of(stats, {3, 2}), logits, ids, {0, 4, 9});
+              launch(s, SoftmaxPart{.stats = of(stats, {3, 2}), .logits = logits, .targets = ids, .part = {0, 4, 9}});
             }),
             "softmax_part: logits has room for 3 tokens, but its part of the vocabulary has 4");
   EXPECT_EQ(message_of([&] {
-              softmax_part(s, of(stats, {3, 2}), logits, ids, {7, 3, 9});
+              launch(s, SoftmaxPart{.stats = of(stats, {3, 2}), .logits = logits, .targets = ids, .part = {7, 3, 9}});
             }),
             "softmax_part: tokens [7, 10) are outside a vocabulary of 9");
   EXPECT_EQ(message_of([&] {
-              softmax_part(s, of(stats, {3, 2}), logits, of(tokens, {2}), {6, 3, 9});
+              launch(s,
+                     SoftmaxPart{
+                         .stats = of(stats, {3, 2}), .logits = logits, .targets = of(tokens, {2}), .part = {6, 3, 9}});
             }),
             "softmax_part: target 9 at row 1, but the vocabulary has 9");
   EXPECT_EQ(message_of([&] {
-              cross_entropy_gradient(s, logits, of(stats, {2, 3}), ids, {6, 3, 9}, 1);
+              launch(s,
+                     CrossEntropyGradient{
+                         .logits = logits, .stats = of(stats, {2, 3}), .targets = ids, .part = {6, 3, 9}, .scale = 1});
             }),
             "cross_entropy_gradient: stats has shape (2, 3), expected (3, 2)");
   EXPECT_EQ(message_of([&] {
-              embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {3, 2}), of(wpe, {2, 2}), 2, {6, 3, 9});
+              launch(s, EmbeddingForward{.y = of(y, {2, 2}),
+                                         .tokens = of(tokens, {2}),
+                                         .wte = of(wte, {3, 2}),
+                                         .wpe = of(wpe, {2, 2}),
+                                         .T = 2,
+                                         .part = {6, 3, 9}});
             }),
             "embedding_forward: token 9 at row 1, but the vocabulary has 9");
   EXPECT_EQ(message_of([&] {
-              embedding_forward(s, of(y, {2, 2}), ids, of(wte, {3, 2}), of(wpe, {2, 2}), 2, {5, 4, 9});
+              launch(s, EmbeddingForward{.y = of(y, {2, 2}),
+                                         .tokens = ids,
+                                         .wte = of(wte, {3, 2}),
+                                         .wpe = of(wpe, {2, 2}),
+                                         .T = 2,
+                                         .part = {5, 4, 9}});
             }),
             "embedding_forward: wte has room for 3 tokens, but its part of the vocabulary has 4");
-  EXPECT_EQ(message_of([&] {
-              normal_fill(s, of(z, {6}), 1, 2, 0, 1.0, {2, 3, 4});
-            }),
-            "normal_fill: columns [2, 5) are outside [0, 4)");
+  EXPECT_EQ(
+      message_of([&] {
+        launch(s, NormalFill{.y = of(z, {6}), .seed = 1, .stream = 2, .begin = 0, .std = 1.0, .columns = {2, 3, 4}});
+      }),
+      "normal_fill: columns [2, 5) are outside [0, 4)");
 }
 
 }  // namespace

@@ -61,10 +61,10 @@ TEST_P(Conformance, TransfersAreInOrderWithTheStream) {
   const Owned data = owned(DType::f32, n), before = owned(DType::f32, n), after = owned(DType::f32, n);
   for (int round = 1; round <= 4; round++) {
     write(data, [&](int64_t i) { return small_value(rank_, i) * round; });
-    copy(s_, before, data);
+    launch(s_, Copy{.y = before, .x = data});
     Pending sum = c_.all_reduce(s_, data, Reduce::sum);
     sum.wait();
-    copy(s_, after, data);
+    launch(s_, Copy{.y = after, .x = data});
   }
   expect_values(before, [&](int64_t i) { return 4 * small_value(rank_, i); });
   expect_values(after, [&](int64_t i) {
@@ -88,7 +88,7 @@ TEST_P(Conformance, AGatherBehindAnother) {
       write_values(in, rank_, round);
       {
         Pending both = reversed->all_gather(s_, all, some, c_.all_gather(s_, some, in));
-        copy(s_, copied, in);
+        launch(s_, Copy{.y = copied, .x = in});
         if (round % 2 == 0) both.wait();
       }
       expect_values(all, every_rank(round));
@@ -134,6 +134,13 @@ TEST_P(Conformance, BarrierHoldsNobodyForEver) {
   for (int i = 0; i < 5; i++) c_.barrier(s_);
 }
 
+// An op that computes nothing.
+struct Work {
+  static constexpr const char* name = "work";
+};
+void run(cpu::Queue&, const Work&) {}
+[[maybe_unused]] void run(cuda::Queue, const Work&) {}
+
 TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
   using Event = TraceEvent::Kind;
   const Owned in = owned(DType::bf16, 3), out = owned(DType::bf16, 3 * size_), whole = owned(DType::f32, 5 * size_),
@@ -144,10 +151,7 @@ TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
 
   s_.trace().keep(TraceLevel::everything);
   before.wait();  // its beginning is not in the trace, so its end is not
-  const auto work = [&] {
-    s_.launch(
-        "work", {}, {}, [] {}, [](auto) {});
-  };
+  const auto work = [&] { s_.launch(Work{}, {}, {}); };
   work();
   {
     Pending gather = c_.all_gather(s_, out, in), scatter = c_.reduce_scatter(s_, part, whole);

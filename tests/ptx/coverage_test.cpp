@@ -22,8 +22,8 @@ Case in_place_case(DType t) {
   c.args = {out("x", DType::f32, {4097})};
   c.run = [t](Stream& s, const Tensors& a) {
     const Tensor narrow(a[0].raw(), t, {a[0].numel()});
-    copy(s, narrow, a[0]);
-    copy(s, a[0], narrow);
+    launch(s, Copy{.y = narrow, .x = a[0]});
+    launch(s, Copy{.y = a[0], .x = narrow});
   };
   c.twin = [t](Doubles& d) {
     for (double& v : d["x"]) v = rounded(v, t);

@@ -33,13 +33,13 @@ std::vector<float> all(float value) { return std::vector<float>(100, value); }
 TEST(HostCopies, OnTheCpuAreMadeWhenTheyAreWaitedFor) {
   Desk d(World::cpu);
   const Tensor x = d.on_device(), y = d.on_device(), kept = d.on_host();
-  fill(d.s, x, 1);
-  fill(d.s, kept, -1);
+  launch(d.s, Fill{.y = x, .value = 1});
+  launch(d.s, Fill{.y = kept, .value = -1});
   Pending away = d.s.to_host(kept, x);
   EXPECT_EQ(values(kept), all(-1));
   away.wait();
   EXPECT_EQ(values(kept), all(1));
-  fill(d.s, x, 2);
+  launch(d.s, Fill{.y = x, .value = 2});
   away.wait();
   EXPECT_EQ(values(kept), all(1)) << "waited for twice, copied once";
   { const Pending back = d.s.to_device(y, kept); }
@@ -58,10 +58,10 @@ TEST(HostCopies, AreTransfersOfTheTraceInEveryWorld) {
   for (World world : {World::cpu, World::dry}) {
     Desk d(world);
     const Tensor x = d.on_device(), kept = d.on_host();
-    fill(d.s, x, 1);
+    launch(d.s, Fill{.y = x, .value = 1});
     Pending away = d.s.to_host(kept, x);
-    fill(d.s, d.on_device(), 2);
-    fill(d.s, d.on_device(), 3);
+    launch(d.s, Fill{.y = d.on_device(), .value = 2});
+    launch(d.s, Fill{.y = d.on_device(), .value = 3});
     away.wait();
     Pending back = d.s.to_device(x, kept);
     back.wait();
@@ -86,7 +86,7 @@ TEST(HostCopies, AreTransfersOfTheTraceInEveryWorld) {
 TEST(HostCopies, AGatherGoesBehindOne) {
   Desk d(World::cpu);
   const Tensor part = d.on_device(), whole = d.on_device(), kept = d.on_host();
-  fill(d.s, kept, 5);
+  launch(d.s, Fill{.y = kept, .value = 5});
   const auto alone = self_communicator("alone");
   Pending gathered = alone->all_gather(d.s, whole, part, d.s.to_device(part, kept));
   gathered.wait();
@@ -96,8 +96,8 @@ TEST(HostCopies, AGatherGoesBehindOne) {
 TEST(HostCopies, AnExceptionOnItsWayWaitsForNone) {
   Desk d(World::cpu);
   const Tensor x = d.on_device(), kept = d.on_host();
-  fill(d.s, x, 1);
-  fill(d.s, kept, -1);
+  launch(d.s, Fill{.y = x, .value = 1});
+  launch(d.s, Fill{.y = kept, .value = -1});
   const auto step = [&] {
     const Pending away = d.s.to_host(kept, x);
     FAIL("the step failed");

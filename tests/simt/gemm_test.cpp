@@ -66,7 +66,7 @@ class CublasLt : public testing::Test {
   struct Layer {
     Tensor dy = tensor(bf16, {96, 48}, 1), x = tensor(bf16, {96, 64}, 2), dw = tensor(f32, {48, 64}, 3),
            db = tensor(f32, {48}, 4);
-    GemmCall call() const { return linear_backward_weight_call(dw, dy, x, true); }
+    GemmCall call() const { return gemm_call(LinearBackwardWeight{.dw = dw, .dy = dy, .x = x}); }
     GemmCall fused() const {
       GemmCall g = call();
       g.bias_gradient = reinterpret_cast<void*>(4096);  // where it is going to be is aligned
@@ -301,7 +301,7 @@ TEST_F(CublasLt, ABiasLessAlignedThanTheResultIsReadAsItLies) {
   for (const int64_t first : {0, 1, 2, 4}) {
     SCOPED_TRACE(first);
     const Tensor y = tensor(bf16, {96, 48}, 4), here = bias.flat(first, first + 48);
-    gemm.run(queue(gemm), linear_forward_call(y, x, w, here));
+    gemm.run(queue(gemm), gemm_call(LinearForward{.y = y, .x = x, .w = w, .b = here}));
     double want = float(here.data<bfloat16>()[0]);
     for (int64_t i = 0; i < 64; i++) want += double(float(x.data<bfloat16>()[i])) * float(w.data<bfloat16>()[i]);
     EXPECT_NEAR(float(y.data<bfloat16>()[0]), want, 0.01 * std::abs(want));
@@ -316,13 +316,15 @@ TEST_F(CublasLt, AnEntryHoldsForItsAlignment) {
     return Tensor(static_cast<char*>(simt::allocate("x", 96 * 64 * 2 + 64, simt::Contents::written)) + bytes, bf16,
                   {96, 64});
   };
-  cuda::Gemm gemm(std::vector{table({untuned.candidates(linear_backward_weight_call(dw, dy, x_at(16), true), 10)[1]})});
+  cuda::Gemm gemm(std::vector{
+      table({untuned.candidates(gemm_call(LinearBackwardWeight{.dw = dw, .dy = dy, .x = x_at(16)}), 10)[1]})});
   for (const auto& [bytes, algorithm] :
        std::vector<std::pair<int64_t, int>>{{0, 12}, {16, 12}, {48, 12}, {8, 1}, {2, 1}}) {
-    gemm.run(queue(gemm), linear_backward_weight_call(dw, dy, x_at(bytes), true));
+    gemm.run(queue(gemm), gemm_call(LinearBackwardWeight{.dw = dw, .dy = dy, .x = x_at(bytes)}));
     EXPECT_EQ(control_->last_algorithm, algorithm) << bytes;
   }
-  for (const GemmChoice& candidate : untuned.candidates(linear_backward_weight_call(dw, dy, x_at(8), true), 10))
+  for (const GemmChoice& candidate :
+       untuned.candidates(gemm_call(LinearBackwardWeight{.dw = dw, .dy = dy, .x = x_at(8)}), 10))
     EXPECT_LT(candidate.algorithm[1], 3u) << "no kernel with vectors";
 }
 
@@ -330,7 +332,8 @@ TEST_F(CublasLt, AnEntryHoldsForItsAlignment) {
 TEST_F(CublasLt, ATableDecidesAboutAGelu) {
   const Tensor dy = tensor(bf16, {96, 48}, 1), w = tensor(bf16, {48, 64}, 2), h = tensor(bf16, {96, 64}, 3),
                dh = tensor(bf16, {96, 64}, 4);
-  const GemmCall with = linear_backward_input_gelu_call(dh, dy, w, h), apart = linear_backward_input_call(dh, dy, w);
+  const GemmCall with = gemm_call(LinearBackwardInputGelu{.dh = dh, .dy = dy, .w = w, .h = h}),
+                 apart = gemm_call(LinearBackwardInput{.dx = dh, .dy = dy, .w = w});
   for (const simt::Chip& chip : {simt::h100, simt::a100}) {
     const simt::AsChip machine(chip);
     cuda::Gemm untuned(no_tables);
@@ -350,7 +353,7 @@ TEST_F(CublasLt, ABiasGradientIsSummedInTheProductWhereATableSaysSo) {
   const auto gradients = [&](cuda::Gemm& gemm) {
     const Tensor dw = tensor(f32, {48, 64}, 3), db = tensor(f32, {48}, 4);
     Stream s(World::cuda, queue(gemm));
-    linear_backward_weight(s, dw, db, l.dy, l.x);
+    launch(s, LinearBackwardWeight{.dw = dw, .db = db, .dy = l.dy, .x = l.x});
     for (int64_t o = 0; o < 48; o++) {
       double want = double(l.db.data<float>()[o]), size = 0;
       for (int64_t n = 0; n < 96; n++) {

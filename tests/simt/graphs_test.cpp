@@ -18,7 +18,7 @@ class SimtGraphs : public testing::Test {
       LaunchGraph graph;
       for (const bool captured : {false, true})
         s_.replay(graph, [&] {
-          for (int i = 0; i < 4; i++) fill(s_, x_, i);
+          for (int i = 0; i < 4; i++) launch(s_, Fill{.y = x_, .value = 1.0 * i});
           if (captured) f();
         });
     });

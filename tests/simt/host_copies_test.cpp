@@ -26,7 +26,7 @@ class SimtHostCopies : public testing::Test {
 
 TEST_F(SimtHostCopies, TheHostDoesNotWait) {
   *kept_.data<float>() = -1;  // the host's memory is open to it
-  fill(s_, x_, 1);
+  launch(s_, Fill{.y = x_, .value = 1});
   Pending away = s_.to_host(kept_, x_);
   const int64_t enqueued = simt::work_enqueued();
   EXPECT_EQ(enqueued, 5) << "the op, its place recorded and waited for, the copy and its place";
@@ -41,12 +41,12 @@ TEST_F(SimtHostCopies, TheHostDoesNotWait) {
 TEST_F(SimtHostCopies, WhatIsTouchedBeforeTheWaitHasWrongNumbers) {
   const Tensor y = device_.tensor(DType::f32, {n});
   int overwritten = 0, read_early = 0, rounds = 30;
-  fill(s_, y, -1);
+  launch(s_, Fill{.y = y, .value = -1});
   for (int round = 0; round < rounds; round++) {
     const auto value = static_cast<float>(round);
-    fill(s_, x_, value);
+    launch(s_, Fill{.y = x_, .value = value});
     Pending away = s_.to_host(kept_, x_);
-    fill(s_, x_, -2);
+    launch(s_, Fill{.y = x_, .value = -2});
     away.wait();
     s_.synchronize();
     overwritten += *kept_.data<float>() != value;
@@ -63,7 +63,7 @@ TEST_F(SimtHostCopies, WhatIsTouchedBeforeTheWaitHasWrongNumbers) {
 }
 
 TEST_F(SimtHostCopies, PinnedMemoryReleasedUnderACopyIsFound) {
-  fill(s_, x_, 1);
+  launch(s_, Fill{.y = x_, .value = 1});
   Pending away = s_.to_host(kept_, x_);
   away.wait();
   host_.reset();

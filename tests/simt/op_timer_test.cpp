@@ -13,14 +13,14 @@ TEST(SimtOpTimer, LaunchesAreTimedFromWhenItIsAskedFor) {
   Stream s(World::cuda, queue.queue());
   Arena arena(World::cuda, "test", 1 << 20);
   const Tensor x = arena.tensor(DType::f32, {1000}), y = arena.tensor(DType::f32, {1000});
-  fill(s, x, 1);
+  launch(s, Fill{.y = x, .value = 1});
   s.synchronize();
   EXPECT_EQ(s.log()[0].seconds, 0);
   s.time_ops();
   for (int round = 1; round <= 2; round++) {
     const double before = s.log()[0].seconds;
-    for (int i = 0; i < 3; i++) fill(s, x, i);
-    copy(s, y, x);
+    for (int i = 0; i < 3; i++) launch(s, Fill{.y = x, .value = 1.0 * i});
+    launch(s, Copy{.y = y, .x = x});
     EXPECT_EQ(s.log()[0].seconds, before) << "not before the host has waited";
     s.synchronize();
     EXPECT_GT(s.log()[0].seconds, before);

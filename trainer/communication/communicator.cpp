@@ -268,7 +268,7 @@ class SelfCommunicator : public DryCommunicator {
   Pending copy_to(Stream& s, Tensor out, Tensor in) {
     if (out.raw() == in.raw()) return {};
     count_copy(in.bytes());
-    copy(s, out, in);
+    launch(s, Copy{.y = out, .x = in});
     return {};
   }
 };

@@ -56,7 +56,7 @@ struct Engine {
   void read(TensorSource& weights) {
     Stream& s = runtime->stream;
     for (Unit& unit : worker->sharding().units()) {
-      fill(s, unit.master(), 0);  // padding
+      launch(s, Fill{.y = unit.master(), .value = 0});  // padding
       for (const HeldShard& held :
            held_shards(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
         read_shard(s, held, weights);

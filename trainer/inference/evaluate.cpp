@@ -224,7 +224,7 @@ double Inference::mean_loss(Engine<Stage>& engine, int64_t sequences, const Feed
   Stream& s = engine.runtime->stream;
   engine.worker->evaluate({.feed = {fill_and_tell, read.begins}, .batch = batch, .dropout = {}});
   const Tensor sum = engine.worker->loss();
-  if (engine.plan.tensor.rank != 0) fill(s, sum, 0);  // a tensor-parallel group counts once
+  if (engine.plan.tensor.rank != 0) launch(s, Fill{.y = sum, .value = 0});  // a tensor-parallel group counts once
   engine.runtime->mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
   double loss = 0;
   s.download("read_loss", sum, [&](Tensor host) { loss = *host.data<double>(); });

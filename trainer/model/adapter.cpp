@@ -80,43 +80,44 @@ Tensor Adapter::dropped(const Context& c, Tensor x) const {
   const Dropout d = dropout(c, x.cols());
   if (!d.active()) return x;
   const Tensor y = c.scratch.tensor(x.dtype(), x.shape());
-  megalith::dropout(c.s, y, x, d);
+  launch(c.s, ApplyDropout{.y = y, .x = x, .dropout = d});
   return y;
 }
 
 Tensor Adapter::inner(const Context& c, const UnitTensors& w, Tensor x) const {
   const Tensor h = c.scratch.tensor(x.dtype(), {x.rows(), w[a_].rows()});
-  linear_forward(c.s, h, x, w[a_], {});
+  launch(c.s, LinearForward{.y = h, .x = x, .w = w[a_]});
   return h;
 }
 
 Tensor Adapter::wide(const Context& c, const UnitTensors& w, int64_t outputs) const {
   const Tensor b = c.scratch.tensor(w[b_].dtype(), {outputs, w[a_].rows()});
-  spread_adapter(c.s, b, w[b_], rows(c.pass.parts), scale_);
+  launch(c.s, SpreadAdapter{.wide = b, .b = w[b_], .rows = rows(c.pass.parts), .scale = scale_});
   return b;
 }
 
 Tensor Adapter::inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const {
   const Tensor dh = c.scratch.tensor(dy.dtype(), {dy.rows(), w[a_].rows()});
-  linear_backward_input(c.s, dh, dy, wide(c, w, dy.cols()));
+  launch(c.s, LinearBackwardInput{.dx = dh, .dy = dy, .w = wide(c, w, dy.cols())});
   return dh;
 }
 
 void Adapter::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
-  linear_forward(c.s, y, x, w[layer_.weight], w[layer_.bias]);
+  launch(c.s, LinearForward{.y = y, .x = x, .w = w[layer_.weight], .b = w[layer_.bias]});
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(y.dtype(), {y.rows(), y.cols()});
-  linear_forward(c.s, more, inner(c, w, dropped(c, x)), wide(c, w, y.cols()), {});
-  add(c.s, y, more);
+  launch(c.s, LinearForward{.y = more, .x = inner(c, w, dropped(c, x)), .w = wide(c, w, y.cols())});
+  launch(c.s, Add{.y = y, .x = more});
 }
 
 void Adapter::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
-  linear_backward_input(c.s, dx, dy, w[layer_.weight]);
+  launch(c.s, LinearBackwardInput{.dx = dx, .dy = dy, .w = w[layer_.weight]});
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(dx.dtype(), {dx.rows(), dx.cols()});
-  linear_backward_input(c.s, more, inner_gradient(c, w, dy), w[a_]);
-  if (const Dropout d = dropout(c, dx.cols()); d.active()) megalith::dropout(c.s, more, more, d);
-  add(c.s, dx, more);
+  launch(c.s, LinearBackwardInput{.dx = more, .dy = inner_gradient(c, w, dy), .w = w[a_]});
+  if (const Dropout d = dropout(c, dx.cols()); d.active())
+    launch(c.s, ApplyDropout{.y = more, .x = more, .dropout = d});
+  launch(c.s, Add{.y = dx, .x = more});
 }
 
 // What A makes of the input is made again, so that no pass keeps it.
@@ -125,9 +126,9 @@ void Adapter::backward_weight(const Context& c, const UnitTensors& w, const Unit
   const auto scope = c.scratch.scope();
   const Tensor input = dropped(c, x), h = inner(c, w, input);
   const Tensor dwide = c.scratch.tensor(DType::f32, {dy.cols(), h.cols()});
-  linear_backward_weight(c.s, dwide, {}, dy, h, false);
-  collect_adapter(c.s, dw[b_], dwide, rows(c.pass.parts), scale_, add);
-  linear_backward_weight(c.s, dw[a_], {}, inner_gradient(c, w, dy), input, add);
+  launch(c.s, LinearBackwardWeight{.dw = dwide, .dy = dy, .x = h, .add = false});
+  launch(c.s, CollectAdapter{.db = dw[b_], .dwide = dwide, .rows = rows(c.pass.parts), .scale = scale_, .add = add});
+  launch(c.s, LinearBackwardWeight{.dw = dw[a_], .dy = inner_gradient(c, w, dy), .x = input, .add = add});
 }
 
 }  // namespace megalith

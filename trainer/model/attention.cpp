@@ -91,9 +91,19 @@ Tensor Attention::allocate_cache(Arena& arena, DType compute, const PassShape& p
 
 void Attention::prepare(const Context& c, const UnitTensors& w, const Saved& a, const KeyValueCache* cache) const {
   if (!a.made.empty())
-    head_norm_forward(c.s, a.qkv, a.rstd, a.made, w[q_norm_], w[k_norm_], dims(c.pass), norm_epsilon_);
+    launch(c.s, HeadNormForward{.y = a.qkv,
+                                .rstd = a.rstd,
+                                .x = a.made,
+                                .q_w = w[q_norm_],
+                                .k_w = w[k_norm_],
+                                .dims = dims(c.pass),
+                                .epsilon = norm_epsilon_});
   if (rotation_.pairs > 0)
-    rotate(c.s, a.qkv, dims(c.pass), rotation_, {c.starts, cache ? cache->rows : Tensor{}}, true);
+    launch(c.s, Rotate{.qkv = a.qkv,
+                       .dims = dims(c.pass),
+                       .rotation = rotation_,
+                       .positions = {c.starts, cache ? cache->rows : Tensor{}},
+                       .forward = true});
 }
 
 InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x,
@@ -104,11 +114,16 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
     qkv_.forward(c.from_row(r.begin), w, made.rows(r.begin, r.end), x.rows().rows(r.begin, r.end));
   });
   prepare(c, w, a, cache);
-  if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
+  if (cache != nullptr) launch(c.s, KeepKeysValues{.cache = cache->memory, .qkv = a.qkv, .rows = cache->rows});
   if (cache == nullptr || cache->fresh)
-    attention_forward(c.s, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
+    launch(
+        c.s,
+        AttentionForward{
+            .out = a.att, .lse = a.lse, .qkv = a.qkv, .dims = dims(c.pass), .dropout = dropout(c), .starts = c.starts});
   else
-    cached_attention(c.s, a.att, a.qkv, cache->memory, cache->rows, cache->longest);
+    launch(c.s,
+           CachedAttention{
+               .out = a.att, .qkv = a.qkv, .cache = cache->memory, .rows = cache->rows, .longest = cache->longest});
   return c.edge.begin_leave(c.s, c.scratch, out, [&](Interval r) {
     proj_.forward(c.from_row(r.begin), w, out.rows(r.begin, r.end), a.att.rows(r.begin, r.end));
   });
@@ -121,10 +136,29 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
   dout.each([&](Interval r) {
     proj_.backward_input(c.from_row(r.begin), w, datt.rows(r.begin, r.end), g.dout.rows(r.begin, r.end));
   });
-  attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
-  if (rotation_.pairs > 0) rotate(c.s, g.dqkv, dims(c.pass), rotation_, {c.starts, {}}, false);
+  launch(c.s, AttentionBackward{.dqkv = g.dqkv,
+                                .delta = delta,
+                                .dout = datt,
+                                .out = a.att,
+                                .lse = a.lse,
+                                .qkv = a.qkv,
+                                .dims = dims(c.pass),
+                                .dropout = dropout(c),
+                                .starts = c.starts});
+  if (rotation_.pairs > 0)
+    launch(
+        c.s,
+        Rotate{
+            .qkv = g.dqkv, .dims = dims(c.pass), .rotation = rotation_, .positions = {c.starts, {}}, .forward = false});
   if (!a.made.empty())
-    head_norm_backward(c.s, g.dqkv, dw[q_norm_], dw[k_norm_], a.made, a.rstd, w[q_norm_], w[k_norm_], dims(c.pass));
+    launch(c.s, HeadNormBackward{.d = g.dqkv,
+                                 .dq_w = dw[q_norm_],
+                                 .dk_w = dw[k_norm_],
+                                 .x = a.made,
+                                 .rstd = a.rstd,
+                                 .q_w = w[q_norm_],
+                                 .k_w = w[k_norm_],
+                                 .dims = dims(c.pass)});
   const auto product = [&](Interval r) {
     qkv_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dqkv.rows(r.begin, r.end));
   };

@@ -81,7 +81,10 @@ void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a,
     InPieces entered = c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::pieces);
     InPieces h = attention_.forward(c, w, a.attention, std::move(entered), cache);
     if (parallel_) {
-      residual_forward(c.s, a.mid, a.x, h.all(), attention_.bias(w), c.dropout_at(attention_site_));
+      launch(
+          c.s,
+          ResidualForward{
+              .y = a.mid, .x = a.x, .h = h.all(), .b = attention_.bias(w), .dropout = c.dropout_at(attention_site_)});
       norm_2_.forward(c, w, a.norm_2, a.x);
     } else {
       InPieces normed = add_attention(c, w, a, std::move(h));
@@ -100,8 +103,11 @@ void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a,
     if (y.empty()) return;
     InPieces h = feed_forward_.output(c, w, a.feed_forward);
     h.each([&](Interval r) {
-      residual_forward(c.s, y.rows(r.begin, r.end), a.mid.rows(r.begin, r.end), h.rows().rows(r.begin, r.end),
-                       feed_forward_.bias(w), c.from_row(r.begin).dropout_at(feed_forward_site_));
+      launch(c.s, ResidualForward{.y = y.rows(r.begin, r.end),
+                                  .x = a.mid.rows(r.begin, r.end),
+                                  .h = h.rows().rows(r.begin, r.end),
+                                  .b = feed_forward_.bias(w),
+                                  .dropout = c.from_row(r.begin).dropout_at(feed_forward_site_)});
     });
   }
 }
@@ -163,7 +169,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
      // parallel (dy)
     const auto scope_of_branch = c.scratch.scope();
     const Tensor bias = feed_forward_.bias(dw);
-    if (apart || !bias.empty()) residual_backward(c.s, dh, bias, dy, c.dropout_at(feed_forward_site_));
+    if (apart || !bias.empty())
+      launch(c.s, ResidualBackward{.dh = dh, .db = bias, .dy = dy, .dropout = c.dropout_at(feed_forward_site_)});
     InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
     const FeedForward::Gradients g{dout.rows(), kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
     InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
@@ -172,7 +179,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const Tensor dnorm = entered.all();
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
-      residual_backward(c.s, branch.h, branch.bias, dy, branch.dropout);
+      launch(c.s, ResidualBackward{.dh = branch.h, .db = branch.bias, .dy = dy, .dropout = branch.dropout});
       norm_2_.backward(c, w, a.norm_2, dw, dy, dnorm, a.x);
     } else {
       norm_2_.backward_residual(c, w, a.norm_2, dw, dy, branch, dnorm, a.mid);

@@ -39,12 +39,18 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
   const int64_t N = tokens.numel();
   const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
   // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
-  embedding_forward(c.s, h, tokens, w[0][table_], positions(w), c.pass.T, c.pass.vocabulary, c.starts);
+  launch(c.s, EmbeddingForward{.y = h,
+                               .tokens = tokens,
+                               .wte = w[0][table_],
+                               .wpe = positions(w),
+                               .T = c.pass.T,
+                               .part = c.pass.vocabulary,
+                               .starts = c.starts});
   const Tensor sum = c.edge.leave(c.s, c.scratch, h);
   if (c.dropout.active())
-    dropout(c.s, x, sum, c.dropout_at(site_));
+    launch(c.s, ApplyDropout{.y = x, .x = sum, .dropout = c.dropout_at(site_)});
   else if (sum.raw() != x.raw())
-    copy(c.s, x, sum);
+    launch(c.s, Copy{.y = x, .x = sum});
 }
 
 void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
@@ -54,20 +60,28 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
   for (const Run& run : runs) {
     const int64_t begin = row;
     row += run.count;
-    embedding_forward(c.s, x.rows(begin, row), tokens.flat(begin, row), w[0][table_],
-                      table.empty() ? table : table.rows(run.position, run.position + run.count), run.count,
-                      c.pass.vocabulary);
+    launch(c.s, EmbeddingForward{.y = x.rows(begin, row),
+                                 .tokens = tokens.flat(begin, row),
+                                 .wte = w[0][table_],
+                                 .wpe = table.empty() ? table : table.rows(run.position, run.position + run.count),
+                                 .T = run.count,
+                                 .part = c.pass.vocabulary});
   }
   const auto scope = c.scratch.scope();
   const Tensor sum = c.edge.leave(c.s, c.scratch, x);
-  if (sum.raw() != x.raw()) copy(c.s, x, sum);
+  if (sum.raw() != x.raw()) launch(c.s, Copy{.y = x, .x = sum});
 }
 
 void Embedding::backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const {
   const auto scope = c.scratch.scope();
-  if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout_at(site_));
-  embedding_backward(c.s, dw[0][table_], positions(dw), c.edge.leave_backward(c.s, c.scratch, dx), tokens, c.pass.T,
-                     c.pass.vocabulary, c.starts);
+  if (c.dropout.active()) launch(c.s, ApplyDropout{.y = dx, .x = dx, .dropout = c.dropout_at(site_)});
+  launch(c.s, EmbeddingBackward{.dwte = dw[0][table_],
+                                .dwpe = positions(dw),
+                                .dy = c.edge.leave_backward(c.s, c.scratch, dx),
+                                .tokens = tokens,
+                                .T = c.pass.T,
+                                .part = c.pass.vocabulary,
+                                .starts = c.starts});
 }
 
 }  // namespace megalith

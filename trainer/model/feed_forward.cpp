@@ -45,9 +45,9 @@ void FeedForward::recompute(const Context& c, const Saved& a) const { activate(c
 
 void FeedForward::activate(const Context& c, Tensor act, Tensor fc) const {
   switch (activation_) {
-    case Activation::gelu: return gelu_forward(c.s, act, fc);
-    case Activation::gelu_erf: return gelu_forward(c.s, act, fc, GeluForm::erf);
-    case Activation::swiglu: return swiglu_forward(c.s, act, fc);
+    case Activation::gelu: return launch(c.s, GeluForward{.y = act, .x = fc});
+    case Activation::gelu_erf: return launch(c.s, GeluForward{.y = act, .x = fc, .form = GeluForm::erf});
+    case Activation::swiglu: return launch(c.s, SwigluForward{.y = act, .x = fc});
   }
 }
 
@@ -69,9 +69,9 @@ InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, con
       return proj_.backward_input_gelu(here, w, rows(g.dfc), rows(g.dout), rows(a.fc));
     proj_.backward_input(here, w, rows(dact), rows(g.dout));
     if (activation_ == Activation::gelu_erf)
-      gelu_backward(c.s, rows(g.dfc), rows(dact), rows(a.fc), GeluForm::erf);
+      launch(c.s, GeluBackward{.dx = rows(g.dfc), .dy = rows(dact), .x = rows(a.fc), .form = GeluForm::erf});
     else
-      swiglu_backward(c.s, rows(g.dfc), rows(dact), rows(a.fc));
+      launch(c.s, SwigluBackward{.dx = rows(g.dfc), .dy = rows(dact), .x = rows(a.fc)});
   });
   const auto product = [&](Interval r) {
     fc_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dfc.rows(r.begin, r.end));

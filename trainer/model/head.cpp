@@ -57,7 +57,7 @@ void Head::loss_and_gradient(const Context& c, std::span<const UnitTensors> w, T
     logits_.backward_weight(c, w[1], dw[1], z, h.rows(begin, end), add || begin > 0);
     logits_.backward_input(c, w[1], dh.rows(begin, end), z);
   });
-  fill(c.s, dx, 0);
+  launch(c.s, Fill{.y = dx, .value = 0});
   norm_.backward(c, w[0], normed, dw[0], dx, c.edge.enter_backward(c.s, c.scratch, dh), x);
 }
 
@@ -70,7 +70,7 @@ void Head::softmax(const Context& c, std::span<const UnitTensors> w, Tensor x, T
     const Tensor of_chunk = c.scratch.tensor(DType::f32, {3, n});
     c.edge.softmax(c.s, c.scratch, of_chunk, z, targets.flat(begin, end));
     for (int64_t i = 0; i < 3; i++)
-      copy(c.s, stats.flat(i * N + begin, i * N + end), of_chunk.flat(i * n, (i + 1) * n));
+      launch(c.s, Copy{.y = stats.flat(i * N + begin, i * N + end), .x = of_chunk.flat(i * n, (i + 1) * n)});
   });
 }
 

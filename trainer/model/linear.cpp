@@ -27,33 +27,33 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
 
 void Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
   if (adapter_) return adapter_.forward(c, w, y, x);
-  linear_forward(c.s, y, x, w[weight_], own_bias(w));
+  launch(c.s, LinearForward{.y = y, .x = x, .w = w[weight_], .b = own_bias(w)});
 }
 
 void Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const {
-  if (!adapter_) return linear_gelu_forward(c.s, y, h, x, w[weight_], own_bias(w));
+  if (!adapter_) return launch(c.s, LinearGeluForward{.y = y, .h = h, .x = x, .w = w[weight_], .b = own_bias(w)});
   forward(c, w, h, x);
-  gelu_forward(c.s, y, h);
+  launch(c.s, GeluForward{.y = y, .x = h});
 }
 
 void Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
   if (adapter_) return adapter_.backward_input(c, w, dx, dy);
-  linear_backward_input(c.s, dx, dy, w[weight_]);
+  launch(c.s, LinearBackwardInput{.dx = dx, .dy = dy, .w = w[weight_]});
 }
 
 void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const {
-  if (!adapter_) return linear_backward_input_gelu(c.s, dh, dy, w[weight_], h);
+  if (!adapter_) return launch(c.s, LinearBackwardInputGelu{.dh = dh, .dy = dy, .w = w[weight_], .h = h});
   backward_input(c, w, dh, dy);
-  gelu_backward(c.s, dh, dh, h);
+  launch(c.s, GeluBackward{.dx = dh, .dy = dh, .x = h});
 }
 
 void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                              bool add) const {
   if (adapter_) return adapter_.backward_weight(c, w, dw, dy, x, add);
   if (!dw[weight_].empty())
-    linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
+    launch(c.s, LinearBackwardWeight{.dw = dw[weight_], .db = own_bias(dw), .dy = dy, .x = x, .add = add});
   else if (!own_bias(dw).empty())
-    linear_backward_bias(c.s, own_bias(dw), dy);
+    launch(c.s, LinearBackwardBias{.db = own_bias(dw), .dy = dy});
 }
 
 }  // namespace megalith

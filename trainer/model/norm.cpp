@@ -19,24 +19,48 @@ void Norm::allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) 
 }
 
 void Norm::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const {
-  layernorm_forward(c.s, a.y, a.stat, x, w[weight_], w[bias_], rule_);
+  launch(c.s, LayerNormForward{.y = a.y, .stat = a.stat, .x = x, .w = w[weight_], .b = w[bias_], .rule = rule_});
 }
 
 void Norm::backward(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx, Tensor dy,
                     Tensor x) const {
-  layernorm_backward(c.s, dx, dw[weight_], dw[bias_], dy, x, a.stat, w[weight_], rule_);
+  launch(c.s, LayerNormBackward{.dx = dx,
+                                .dw = dw[weight_],
+                                .db = dw[bias_],
+                                .dy = dy,
+                                .x = x,
+                                .stat = a.stat,
+                                .w = w[weight_],
+                                .rule = rule_});
 }
 
 void Norm::forward_residual(const Context& c, const UnitTensors& w, const Saved& a, Tensor sum, Tensor x,
                             const Branch& branch) const {
-  residual_layernorm_forward(c.s, sum, a.y, a.stat, x, branch.h, branch.bias, w[weight_], w[bias_], branch.dropout,
-                             rule_);
+  launch(c.s, ResidualLayerNormForward{.y = sum,
+                                       .ln = a.y,
+                                       .stat = a.stat,
+                                       .x = x,
+                                       .h = branch.h,
+                                       .h_b = branch.bias,
+                                       .w = w[weight_],
+                                       .b = w[bias_],
+                                       .dropout = branch.dropout,
+                                       .rule = rule_});
 }
 
 void Norm::backward_residual(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx,
                              const Branch& d, Tensor dy, Tensor sum) const {
-  residual_layernorm_backward(c.s, dx, d.h, d.bias, dw[weight_], dw[bias_], dy, sum, a.stat, w[weight_], d.dropout,
-                              rule_);
+  launch(c.s, ResidualLayerNormBackward{.dx = dx,
+                                        .dh = d.h,
+                                        .dh_b = d.bias,
+                                        .dw = dw[weight_],
+                                        .db = dw[bias_],
+                                        .dln = dy,
+                                        .y = sum,
+                                        .stat = a.stat,
+                                        .w = w[weight_],
+                                        .dropout = d.dropout,
+                                        .rule = rule_});
 }
 
 }  // namespace megalith

@@ -50,16 +50,17 @@ InPieces WholeEdge::begin_leave(Stream&, Arena&, Tensor h, const Product& produc
 }
 
 void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets) const {
-  cross_entropy_forward(s, losses, logits, targets, part_);
+  launch(s, CrossEntropyForward{.losses = losses, .logits = logits, .targets = targets, .part = part_});
 }
 
 void WholeEdge::loss_and_gradient(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets,
                                   const GradientScale& scale) const {
-  cross_entropy_forward_backward(s, losses, logits, targets, part_, scale);
+  launch(s, CrossEntropyForwardBackward{
+                .losses = losses, .logits = logits, .targets = targets, .part = part_, .scale = scale});
 }
 
 void WholeEdge::softmax(Stream& s, Arena&, Tensor stats, Tensor logits, Tensor targets) const {
-  softmax_part(s, stats, logits, targets, part_);
+  launch(s, SoftmaxPart{.stats = stats, .logits = logits, .targets = targets, .part = part_});
 }
 
 InPieces TensorEdge::begun(Tensor rows, std::function<Pending()> transfer) const {
@@ -97,22 +98,23 @@ Tensor TensorEdge::whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tenso
 void TensorEdge::softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const {
   const int64_t n = targets.numel();
   const Tensor max = scratch.tensor(DType::f32, {n});
-  softmax_part(s, stats, logits, targets, part_);
-  copy(s, max, stats.flat(0, n));
+  launch(s, SoftmaxPart{.stats = stats, .logits = logits, .targets = targets, .part = part_});
+  launch(s, Copy{.y = max, .x = stats.flat(0, n)});
   group_.all_reduce(s, max, Reduce::max).wait();
-  merge_softmax(s, stats, max);
+  launch(s, MergeSoftmax{.stats = stats, .max = max});
   group_.all_reduce(s, stats.flat(n, 3 * n), Reduce::sum).wait();
 }
 
 void TensorEdge::loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const {
-  cross_entropy_loss(s, losses, whole_softmax(s, scratch, logits, targets), targets);
+  launch(s,
+         CrossEntropyLoss{.losses = losses, .stats = whole_softmax(s, scratch, logits, targets), .targets = targets});
 }
 
 void TensorEdge::loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                                    const GradientScale& scale) const {
   const Tensor stats = whole_softmax(s, scratch, logits, targets);
-  cross_entropy_loss(s, losses, stats, targets);
-  cross_entropy_gradient(s, logits, stats, targets, part_, scale);
+  launch(s, CrossEntropyLoss{.losses = losses, .stats = stats, .targets = targets});
+  launch(s, CrossEntropyGradient{.logits = logits, .stats = stats, .targets = targets, .part = part_, .scale = scale});
 }
 
 Tensor SequenceEdge::own_rows(Arena& scratch, const Tensor& partial) const {

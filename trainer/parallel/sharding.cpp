@@ -85,8 +85,9 @@ void Sharding::zero(size_t unit, int32_t at, bool all) {
   if (at != Instruction::none) gradient_slots_[static_cast<size_t>(at)].unit = unit;
   const UnitPlan& plan = plan_.unit(unit);
   const Tensor gradient = whole_gradient(unit);
-  if (all) return fill(runtime_.stream, gradient.flat(0, plan.numel), 0);
-  for (const Interval& part : plan.beside_products) fill(runtime_.stream, gradient.flat(part.begin, part.end), 0);
+  if (all) return launch(runtime_.stream, Fill{.y = gradient.flat(0, plan.numel), .value = 0});
+  for (const Interval& part : plan.beside_products)
+    launch(runtime_.stream, Fill{.y = gradient.flat(part.begin, part.end), .value = 0});
 }
 
 Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
@@ -103,7 +104,7 @@ void Sharding::scatter(size_t unit, size_t at, bool add) {
 }
 
 Pending Sharding::send_parts(Channel over, Tensor gradient) {
-  copy(runtime_.stream, sent_of(gradient), gradient);
+  launch(runtime_.stream, Copy{.y = sent_of(gradient), .x = gradient});
   return channel(over).all_to_all(runtime_.stream, received_of(gradient), sent_of(gradient));
 }
 
@@ -114,7 +115,7 @@ void Sharding::relay(size_t unit, size_t at) {
   const Tensor whole = slot.memory.flat(0, plan_.unit(unit).numel);
   Communicator &in_node = channel(Channel::in_node), &between_nodes = channel(Channel::between_nodes);
   const Tensor received = received_of(whole), sums = sent_of(whole).flat(0, whole.numel() / in_node.size());
-  sum_rows(runtime_.stream, sums, by_rank(received, in_node), false);
+  launch(runtime_.stream, SumRows{.y = sums, .x = by_rank(received, in_node), .add = false});
   slot.scatter = between_nodes.all_to_all(runtime_.stream, received.flat(0, sums.numel()), sums);
 }
 
@@ -124,9 +125,11 @@ void Sharding::collect(size_t unit, size_t at, bool add) {
   if (plan_.reduce_dtype != DType::f32) {
     const Tensor gradient = gradient_of(unit), received = received_of(slot.memory.flat(0, plan_.unit(unit).numel));
     const Communicator& from = channel(plan_.relay ? Channel::between_nodes : Channel::shard);
-    return sum_rows(runtime_.stream, gradient, by_rank(received.flat(0, from.size() * gradient.numel()), from), add);
+    return launch(
+        runtime_.stream,
+        SumRows{.y = gradient, .x = by_rank(received.flat(0, from.size() * gradient.numel()), from), .add = add});
   }
-  if (add) megalith::add(runtime_.stream, gradient_of(unit), target(unit, slot, add));
+  if (add) launch(runtime_.stream, Add{.y = gradient_of(unit), .x = target(unit, slot, add)});
 }
 
 void Sharding::sum_copies(size_t unit) {
@@ -142,7 +145,8 @@ void Sharding::share_sums(size_t unit) {
   parts_.wait();
   const Tensor gradient = gradient_of(unit), sent = sent_of(gradient);
   Communicator& copies = channel(Channel::data);
-  sum_rows(runtime_.stream, own_part(sent, copies), by_rank(received_of(gradient), copies), false);
+  launch(runtime_.stream,
+         SumRows{.y = own_part(sent, copies), .x = by_rank(received_of(gradient), copies), .add = false});
   sums_.push_back({copies.all_gather(runtime_.stream, sent, own_part(sent, copies)), gradient});
 }
 
@@ -159,7 +163,7 @@ void Sharding::sum_tensor(size_t unit) {
 void Sharding::await_sums() {
   for (Sum& sum : sums_) {
     sum.pending.wait();
-    if (!sum.narrow.empty()) copy(runtime_.stream, sum.narrow, sent_of(sum.narrow));
+    if (!sum.narrow.empty()) launch(runtime_.stream, Copy{.y = sum.narrow, .x = sent_of(sum.narrow)});
   }
   sums_.clear();
 }
@@ -169,7 +173,7 @@ Tensor Sharding::gradient_of(size_t unit) const { return unit == plan_.head_shar
 // Both ends add the other's share to their own: a sum of two is the same in either order. They are one rank in a V, and
 // else neighbours where the pipeline closes to a ring, so what the last sends goes forward.
 void Sharding::sum_tied() {
-  if (plan_.splits_tied()) return add(runtime_.stream, gradient_of(plan_.tied), tied_);
+  if (plan_.splits_tied()) return launch(runtime_.stream, Add{.y = gradient_of(plan_.tied), .x = tied_});
   const bool first = plan_.chunks.front().first;
   const int other = first ? plan_.mesh.pipeline - 1 : 0;
   Communicator& out = channel(first ? Channel::backward : Channel::forward);
@@ -178,7 +182,7 @@ void Sharding::sum_tied() {
   Pending received = in.recv(runtime_.stream, tied_, other), sent = out.send(runtime_.stream, mine, other);
   received.wait();
   sent.wait();
-  add(runtime_.stream, mine, tied_);
+  launch(runtime_.stream, Add{.y = mine, .x = tied_});
 }
 
 // The slot that has the unit.
@@ -228,7 +232,7 @@ void Sharding::add_apart(size_t unit, Tensor memory) {
   const Tensor gradient = whole_gradient(unit);
   int64_t at = 0;
   for (const Interval& part : plan_.unit(unit).beside_products) {
-    add(runtime_.stream, gradient.flat(part.begin, part.end), memory.flat(at, at + part.size()));
+    launch(runtime_.stream, Add{.y = gradient.flat(part.begin, part.end), .x = memory.flat(at, at + part.size())});
     at += part.size();
   }
 }

@@ -66,7 +66,7 @@ void Stage::allocate_saved() {
 }
 
 void Stage::train(BatchContext batch) {
-  if (!losses_.empty()) fill(runtime_.stream, losses_, 0);
+  if (!losses_.empty()) launch(runtime_.stream, Fill{.y = losses_, .value = 0});
   // Whoever looks at tensors or at instructions looks at each.
   if (graphs_.empty() || observer_ || follower_) return run(training_, std::move(batch));
   begin(std::move(batch));
@@ -91,7 +91,7 @@ void Stage::begin(BatchContext batch) {
     runtime_.stream.upload("load_share", {share_}, [&](std::span<const Tensor> host) {
       *host[0].data<double>() = counted_ > 0 ? 1.0 / static_cast<double>(counted_) : 0.0;
     });
-  fill(runtime_.stream, loss_, 0);
+  launch(runtime_.stream, Fill{.y = loss_, .value = 0});
 }
 
 void Stage::obey(const Program& program, const ProgramPart& part) {
@@ -141,9 +141,11 @@ void Stage::obey(const Instruction& i) {
     case Op::head_loss: return head_loss(i);
     case Op::head_logits: FAIL("a stage has no use for logits; see Decoder");
     case Op::keep_loss:
-      return accumulate_sum(runtime_.stream, losses_.flat(i.microbatch, i.microbatch + 1), batch(i).losses,
-                            share_of_token());
-    case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, share_of_token());
+      return launch(runtime_.stream, AccumulateSum{.out = losses_.flat(i.microbatch, i.microbatch + 1),
+                                                   .x = batch(i).losses,
+                                                   .scale = share_of_token()});
+    case Op::count_loss:
+      return launch(runtime_.stream, AccumulateSum{.out = loss_, .x = batch(i).losses, .scale = share_of_token()});
     case Op::backward: return backward(i);
     case Op::backward_input: return backward_input(i);
     case Op::backward_weight: return backward_weight(i);
@@ -209,7 +211,7 @@ void Stage::recompute(const Instruction& i) {
   const BlockSaved& saved = recomputed_.emplace_front(c.scratch, plan_, block, kept(i)).saved;
   const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
   if (i.saved != Instruction::none && i.inputs != Instruction::none)
-    copy(c.s, inputs_[static_cast<size_t>(i.inputs)].attention.att, saved.attention.att);
+    launch(c.s, Copy{.y = inputs_[static_cast<size_t>(i.inputs)].attention.att, .x = saved.attention.att});
   if (i.saved != Instruction::none)
     block.recompute(c, weights, saved);
   else
@@ -235,7 +237,7 @@ void Stage::head_loss(const Instruction& i) {
   const int64_t N = b.targets.numel();
   const Tensor stats = c.scratch.tensor(DType::f32, {3, N});
   model_.head().softmax(c, w, residual(i.x).tensor, b.targets, stats);
-  cross_entropy_loss(c.s, b.losses, stats, b.targets);
+  launch(c.s, CrossEntropyLoss{.losses = b.losses, .stats = stats, .targets = b.targets});
   show("loss", i, b.losses.view({N, 1}), 0);
   show("largest logit", i, stats.flat(0, N).view({N, 1}), 0);
   show("target's logit", i, stats.flat(2 * N, 3 * N).view({N, 1}), 0);
@@ -268,7 +270,7 @@ void Stage::backward_input(const Instruction& i) {
       held.gradients = block.allocate_gradients(c.scratch, plan_.types(), plan_.pass, {});
     UnitTensors gradients;
     if (i.apart) {
-      fill(c.s, held.apart, 0);
+      launch(c.s, Fill{.y = held.apart, .value = 0});
       gradients = sharding_.gradients_apart(unit, held.apart);
     } else {
       gradients = sharding_.gradients(unit);

@@ -42,7 +42,8 @@ void Unit::write_frozen(Stream& s, Interval elements, Fill fill) {
       std::vector<float> values(static_cast<size_t>(end - begin));
       const Tensor made(values.data(), DType::f32, {end - begin});
       fill(begin, made);
-      cpu::copy(host[0], made);
+      cpu::Queue queue;
+      cpu::run(queue, Copy{.y = host[0], .x = made});
     });
   }
 }
@@ -52,33 +53,46 @@ void Unit::initialize_frozen(Stream& s, uint64_t seed) {
   for (const PlacedParam& param : plan_->params)
     for (const auto& held : shards_of(param, {0, plan_->numel}))
       write_frozen(s, {held.local, held.local + held.shard.numel()}, [&](int64_t begin, Tensor values) {
+        cpu::Queue queue;
         if (param.spec.init_std > 0)
-          cpu::normal_fill(values, seed, param.spec.id, held.shard.elements.begin + begin - held.local,
-                           param.spec.init_std, columns_of(held.shard));
+          cpu::run(queue, NormalFill{.y = values,
+                                     .seed = seed,
+                                     .stream = param.spec.id,
+                                     .begin = held.shard.elements.begin + begin - held.local,
+                                     .std = param.spec.init_std,
+                                     .columns = columns_of(held.shard)});
         else
-          cpu::fill(values, param.spec.init_value);
+          cpu::run(queue, Fill{.y = values, .value = param.spec.init_value});
       });
 }
 
 void Unit::clear(Stream& s) {
   if (plan_->frozen && plan_->optimizer_on_host)
-    return write_frozen(s, {0, master_.numel()}, [](int64_t, Tensor values) { cpu::fill(values, 0); });
-  if (plan_->frozen) return fill(s, master_, 0);
-  fill(s, initial_values(), 0);
+    return write_frozen(s, {0, master_.numel()}, [](int64_t, Tensor values) {
+      cpu::Queue queue;
+      cpu::run(queue, Fill{.y = values, .value = 0});
+    });
+  if (plan_->frozen) return launch(s, Fill{.y = master_, .value = 0});
+  launch(s, Fill{.y = initial_values(), .value = 0});
   keep(s, initial_values());
 }
 
 void Unit::initialize(Stream& s, uint64_t seed) {
   if (plan_->frozen) return initialize_frozen(s, seed);
   const Tensor all = initial_values();
-  fill(s, all, 0);
+  launch(s, Fill{.y = all, .value = 0});
   for (const PlacedParam& param : plan_->params)
     for (const auto& [shard, local] : shards_of(param, {0, plan_->numel})) {
       const Tensor values = all.flat(local, local + shard.numel());
       if (param.spec.init_std > 0)
-        normal_fill(s, values, seed, param.spec.id, shard.elements.begin, param.spec.init_std, columns_of(shard));
+        launch(s, NormalFill{.y = values,
+                             .seed = seed,
+                             .stream = param.spec.id,
+                             .begin = shard.elements.begin,
+                             .std = param.spec.init_std,
+                             .columns = columns_of(shard)});
       else
-        fill(s, values, param.spec.init_value);
+        launch(s, Fill{.y = values, .value = param.spec.init_value});
     }
   keep(s, all);
   set_working(s);
@@ -96,7 +110,7 @@ Tensor Unit::initial_values() const {
 
 void Unit::keep(Stream& s, Tensor values) {
   const Tensor desk = at_desk();
-  if (desk.dtype() != DType::f32) copy(s, desk, values);
+  if (desk.dtype() != DType::f32) launch(s, Copy{.y = desk, .x = values});
   if (plan_->optimizer_on_host) s.to_host(master_, desk).wait();
 }
 
@@ -107,9 +121,9 @@ Tensor Unit::at_desk() const {
 // From the master at its desk, which is used up if the working copy is on the host.
 void Unit::set_working(Stream& s) {
   if (!has_own_working()) return;
-  if (!working_on_host()) return copy(s, working_, at_desk());
+  if (!working_on_host()) return launch(s, Copy{.y = working_, .x = at_desk()});
   const Tensor rounded(gradient_.raw(), working_.dtype(), working_.shape());
-  copy(s, rounded, at_desk());
+  launch(s, Copy{.y = rounded, .x = at_desk()});
   s.to_host(working_, rounded).wait();
 }
 

@@ -38,14 +38,14 @@ class Bench {
     const auto scope = arena_.scope();
     const Tensor y = filled(type, {product, product}), x = filled(type, {product, product}),
                  w = filled(type, {product, product});
-    const double seconds = time([&] { linear_forward(stream_, y, x, w, {}); });
+    const double seconds = time([&] { launch(stream_, LinearForward{.y = y, .x = x, .w = w}); });
     return session_.size() * 2 * std::pow(static_cast<double>(product), 3) / seconds;
   }
 
   double copy_rate() {
     const auto scope = arena_.scope();
     const Tensor y = filled(DType::f32, {copied / 4}), x = filled(DType::f32, {copied / 4});
-    return session_.size() * 2.0 * copied / time([&] { copy(stream_, y, x); });  // read and written
+    return session_.size() * 2.0 * copied / time([&] { launch(stream_, Copy{.y = y, .x = x}); });  // read and written
   }
 
   // Returns the seconds of one fill.
@@ -53,7 +53,7 @@ class Bench {
     const auto scope = arena_.scope();
     const Tensor x = filled(DType::f32, {elements});
     return time([&] {
-             for (int i = 0; i < launches; i++) fill(stream_, x, 1);
+             for (int i = 0; i < launches; i++) launch(stream_, Fill{.y = x, .value = 1});
            }) /
            launches;
   }
@@ -76,7 +76,7 @@ class Bench {
 
   Tensor filled(DType type, Shape shape) {
     const Tensor x = arena_.tensor(type, shape);
-    fill(stream_, x, 1);
+    launch(stream_, Fill{.y = x, .value = 1});
     return x;
   }
 

@@ -120,8 +120,8 @@ void Directions::send(const Instruction& i) {
   const Exchanges& e = exchanges_[r];
   Slot& slot = memory_->slots[static_cast<size_t>(i.slot)];
   for (const Piece& piece : e.held)
-    copy(runtime_.stream, piece_of(slot.held, piece.at, piece.elements.size()),
-         gradient(rounds_[r].matrices[piece.matrix], piece.elements));
+    launch(runtime_.stream, Copy{.y = piece_of(slot.held, piece.at, piece.elements.size()),
+                                 .x = gradient(rounds_[r].matrices[piece.matrix], piece.elements)});
   slot.under_way =
       runtime_.mesh.channel(Channel::shard)
           .all_to_all(runtime_.stream, slot.received.flat(0, e.num_received), slot.held.flat(0, e.num_held), e.shard);
@@ -129,20 +129,21 @@ void Directions::send(const Instruction& i) {
 
 void Directions::bring(const Exchanges& e, const Slot& slot, const Round& round, size_t m, Tensor to) {
   const Matrix& matrix = round.matrices[m];
-  if (plan_.mesh.shard == 1) return copy(runtime_.stream, to, gradient(matrix, matrix.local));
+  if (plan_.mesh.shard == 1) return launch(runtime_.stream, Copy{.y = to, .x = gradient(matrix, matrix.local)});
   for (const Piece& piece : e.received)
     if (piece.matrix == m)
-      copy(runtime_.stream, piece_of(to, piece.elements.begin - matrix.local.begin, piece.elements.size()),
-           piece_of(slot.received, piece.at, piece.elements.size()));
+      launch(runtime_.stream, Copy{.y = piece_of(to, piece.elements.begin - matrix.local.begin, piece.elements.size()),
+                                   .x = piece_of(slot.received, piece.at, piece.elements.size())});
 }
 
 void Directions::take_back(const Exchanges& e, const Slot& slot, const Round& round, size_t m, Tensor from) {
   const Matrix& matrix = round.matrices[m];
-  if (plan_.mesh.shard == 1) return copy(runtime_.stream, gradient(matrix, matrix.local), from);
+  if (plan_.mesh.shard == 1) return launch(runtime_.stream, Copy{.y = gradient(matrix, matrix.local), .x = from});
   for (const Piece& piece : e.received)
     if (piece.matrix == m)
-      copy(runtime_.stream, piece_of(slot.received, piece.at, piece.elements.size()),
-           piece_of(from, piece.elements.begin - matrix.local.begin, piece.elements.size()));
+      launch(runtime_.stream,
+             Copy{.y = piece_of(slot.received, piece.at, piece.elements.size()),
+                  .x = piece_of(from, piece.elements.begin - matrix.local.begin, piece.elements.size())});
 }
 
 // Part t of the tensor axis has the t-th of equal runs of rows or of columns. Where several ranks have the same rows,
@@ -154,9 +155,9 @@ void Directions::join(const Exchanges& e, const Matrix& matrix, size_t m, Tensor
     if (piece.matrix != m) continue;
     const Tensor part = piece_of(memory_->gathered, piece.at, each);
     if (matrix.split == Split::rows)
-      copy(runtime_.stream, piece_of(whole, t / matrix.holders * each, each), part);
+      launch(runtime_.stream, Copy{.y = piece_of(whole, t / matrix.holders * each, each), .x = part});
     else
-      put_columns(runtime_.stream, whole, part, {t * width, width, matrix.columns});
+      launch(runtime_.stream, PutColumns{.whole = whole, .part = part, .columns = {t * width, width, matrix.columns}});
     t++;
   }
 }
@@ -168,9 +169,9 @@ void Directions::cut(const Exchanges& e, const Matrix& matrix, size_t m, Tensor 
     if (piece.matrix != m) continue;
     const Tensor part = piece_of(memory_->gathered, piece.at, each);
     if (matrix.split == Split::rows)
-      copy(runtime_.stream, part, piece_of(whole, t / matrix.holders * each, each));
+      launch(runtime_.stream, Copy{.y = part, .x = piece_of(whole, t / matrix.holders * each, each)});
     else
-      take_columns(runtime_.stream, part, whole, {t * width, width, matrix.columns});
+      launch(runtime_.stream, TakeColumns{.part = part, .whole = whole, .columns = {t * width, width, matrix.columns}});
     t++;
   }
 }
@@ -215,8 +216,8 @@ void Directions::await(const Instruction& i) {
   Slot& slot = memory_->slots[static_cast<size_t>(i.slot)];
   slot.under_way.wait();
   for (const Piece& piece : exchanges_[r].held)
-    copy(runtime_.stream, gradient(rounds_[r].matrices[piece.matrix], piece.elements),
-         piece_of(slot.held, piece.at, piece.elements.size()));
+    launch(runtime_.stream, Copy{.y = gradient(rounds_[r].matrices[piece.matrix], piece.elements),
+                                 .x = piece_of(slot.held, piece.at, piece.elements.size())});
 }
 
 }  // namespace megalith

@@ -50,11 +50,11 @@ void Optimizer::initialize(Stream& s) {
       if (values.numel() == 0) continue;
       const bool on_host = units_[i].plan().optimizer_on_host;
       const Tensor zeros = on_host ? Tensor(units_[i].gradient().raw(), values.dtype(), values.shape()) : values;
-      fill(s, zeros, 0);
+      launch(s, Fill{.y = zeros, .value = 0});
       if (on_host) s.to_host(values, zeros).wait();
     }
-  fill(s, decision_, 0);
-  if (const Tensor scale = loss_scale(); !scale.empty()) fill(s, scale, loss_scaling_.initial);
+  launch(s, Fill{.y = decision_, .value = 0});
+  if (const Tensor scale = loss_scale(); !scale.empty()) launch(s, Fill{.y = scale, .value = loss_scaling_.initial});
 }
 
 Tensor Optimizer::loss_scale() const { return loss_scaling_.initial > 0 ? next_loss_scale_of(decision_) : Tensor{}; }
@@ -208,7 +208,7 @@ void Optimizer::put(Stream& s, const Instruction& i) {
   const auto front = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, i.part.size()); };
   const auto to_host = [&](const Tensor& to, const Tensor& from) { buffer.copies.push_back(s.to_host(to, from)); };
   const Tensor working = momentum ? Tensor{} : front(buffer.working);
-  if (!working.empty()) copy(s, working, front(buffer.master));
+  if (!working.empty()) launch(s, Copy{.y = working, .x = front(buffer.master)});
   if (!momentum) to_host(part(units_[u].master()), front(buffer.master));
   for (size_t k = 0; k < state_.size(); k++)
     if (const Interval here = held(k, i); state_[k].of_matrices == momentum && here.size() > 0)

@@ -79,7 +79,7 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
                              StepScalars* out) {
   step_ = step;
   record_ = &record;
-  fill(runtime_.stream, mine_.flat(0, num_units_), 0);
+  launch(runtime_.stream, Fill{.y = mine_.flat(0, num_units_), .value = 0});
   stage_.train(
       {.feed = std::move(feed),
        .batch = plan_.batch,
@@ -121,14 +121,14 @@ void Trainer::add_squares(size_t u) {
   };
   int64_t done = shard.begin;
   const auto skip_to = [&](int64_t next) {
-    if (done < next) accumulate_sum(s, share, gradient(done, next), 0);
+    if (done < next) launch(s, AccumulateSum{.out = share, .x = gradient(done, next), .scale = 0});
     done = next;
   };
   for (const Interval& counted : unit.plan().counted) {
     const Interval here = intersect(counted, shard);
     if (!counts || here.size() == 0) continue;
     skip_to(here.begin);
-    accumulate_square_sum(s, share, gradient(here.begin, here.end));
+    launch(s, AccumulateSquareSum{.out = share, .x = gradient(here.begin, here.end)});
     done = here.end;
   }
   skip_to(shard.end);
@@ -137,7 +137,7 @@ void Trainer::add_squares(size_t u) {
 void Trainer::sum_norms() {
   Stream& s = runtime_.stream;
   share_of_loss(mine_.flat(num_units_, num_units_ + 1));
-  copy(s, sums_, mine_);
+  launch(s, Copy{.y = sums_, .x = mine_});
   rank_stats_.write(s, *record_);
   Communicator& world = runtime_.mesh.channel(Channel::world);
   Pending sums = world.all_reduce(s, sums_, Reduce::sum);
@@ -203,9 +203,9 @@ double Trainer::mean_loss(double sum, int64_t counted) const {
 
 void Trainer::share_of_loss(Tensor share) {
   if (plan_.tensor.rank == 0)
-    copy(runtime_.stream, share, stage_.loss());
+    launch(runtime_.stream, Copy{.y = share, .x = stage_.loss()});
   else
-    fill(runtime_.stream, share, 0);
+    launch(runtime_.stream, Fill{.y = share, .value = 0});
 }
 
 }  // namespace megalith

@@ -29,13 +29,19 @@ class AdamWRule : public UpdateRule {
   void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const override {
     UpdateRules rules = rules_;
     rules.counts = counts;
-    decide_update(s, decision, sums, rules, adamw(learning_rate, false));
+    launch(s, DecideUpdate{.state = decision, .sums = sums, .rules = rules, .adamw = adamw(learning_rate, false)});
   }
 
   void update(Stream& s, const Elements& e, Tensor decision, double learning_rate,
               const Rounding& rounding) const override {
-    adamw_update(s, e.master, e.state[0], e.state[1], e.working, e.gradient, decision, adamw(learning_rate, e.decay),
-                 rounding);
+    launch(s, AdamWUpdate{.master = e.master,
+                          .m = e.state[0],
+                          .v = e.state[1],
+                          .working = e.working,
+                          .grad = e.gradient,
+                          .state = decision,
+                          .adamw = adamw(learning_rate, e.decay),
+                          .rounding = rounding});
   }
 
  private:
@@ -61,13 +67,17 @@ class MuonRule : public AdamWRule {
     return all;
   }
   void momentum(Stream& s, Tensor momentum, Tensor gradient, Tensor decision, const Rounding& rounding) const override {
-    muon_momentum(s, momentum, gradient, decision, rounding);
+    launch(s, MuonMomentum{.m = momentum, .grad = gradient, .state = decision, .rounding = rounding});
   }
   void move(Stream& s, const Elements& e, int64_t rows, int64_t columns, Tensor decision, double learning_rate,
             const Rounding& rounding) const override {
     const double size = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
-    muon_update(s, e.master, e.working, e.gradient, decision,
-                {.learning_rate = learning_rate, .weight_decay = e.decay ? decay_ : 0, .size = size}, rounding);
+    launch(s, MuonUpdate{.master = e.master,
+                         .working = e.working,
+                         .direction = e.gradient,
+                         .state = decision,
+                         .muon = {.learning_rate = learning_rate, .weight_decay = e.decay ? decay_ : 0, .size = size},
+                         .rounding = rounding});
   }
 
  private:
