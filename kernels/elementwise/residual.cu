@@ -169,7 +169,6 @@ void run(Queue queue, const ResidualForward& op) {
 void run(Queue queue, const ResidualBackward& op) {
   const int64_t N = op.dy.rows(), C = op.dy.cols();
   if (N * C == 0) return;
-  const char* name = op.name;
   if (op.db.empty()) return run(queue, ApplyDropout{.y = op.dh, .x = op.dy, .dropout = op.dropout});
   with_residual_types(op.dh.dtype(), op.dy.dtype(), [&]<class T, class R>(T, R) {
     T* dh = op.dropout.active() || op.dh.raw() != op.dy.raw() ? op.dh.data<T>() : nullptr;
@@ -179,11 +178,11 @@ void run(Queue queue, const ResidualBackward& op) {
       const unsigned strips = blocks_for(C, strip);
       // Eight blocks in all for each of the 132 SMs of H100 and H200: more would only make more partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
-      launch(queue, {name, dim3(strips, blocks), threads},
+      launch(queue, {op.name, dim3(strips, blocks), threads},
              op.dropout.active() ? backward_kernel<T, R, n, true> : backward_kernel<T, R, n, false>, dh,
              static_cast<float*>(queue.workspace), op.dy.data<R>(), N, C, mask_of(op.dropout));
     });
-    finish_column_sums(queue, name, {op.db.data<float>()}, 1, C, blocks);
+    finish_column_sums(queue, op.name, {op.db.data<float>()}, 1, C, blocks);
   });
 }
 

@@ -272,15 +272,14 @@ void run(Queue queue, const EmbeddingForward& op) {
 }
 
 void run(Queue queue, const EmbeddingBackward& op) {
-  const char* name = op.name;
   const int64_t N = op.dy.rows(), C = op.dy.cols();
   if (N * C == 0) return;
-  CHECK(op.part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, op.part.count);
+  CHECK(op.part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", op.name, op.part.count);
   // The workspace holds two lists of rows, and two partial sums a chunk.
   const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
   const int64_t most_chunks = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
-  CHECK(most_chunks > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch", name,
-        N, C, workspace_bytes);
+  CHECK(most_chunks > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch",
+        op.name, N, C, workspace_bytes);
   char* workspace = static_cast<char*>(queue.workspace);
   auto* sorted = reinterpret_cast<Keyed*>(workspace);
   auto* spare = reinterpret_cast<Keyed*>(workspace + list_bytes);
@@ -297,7 +296,7 @@ void run(Queue queue, const EmbeddingBackward& op) {
   const auto none = static_cast<int32_t>(op.part.count);
   const bool has_tokens = dwte && op.part.count > 0;
   if (has_tokens) {
-    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, op.tokens.data<int32_t>(), nullptr, N, op.T,
+    launch(queue, {op.name, 1, sort_threads}, sort_kernel, sorted, spare, op.tokens.data<int32_t>(), nullptr, N, op.T,
            passes_for(op.part.count), op.part);
   }
   with_compute_type(op.dy.dtype(), [&](auto tag) {
@@ -306,13 +305,15 @@ void run(Queue queue, const EmbeddingBackward& op) {
     with_width<16 / sizeof(E)>(in_vectors({op.dwte, op.dwpe, op.dy}), [&](auto n) {
       if (has_tokens) {
         const dim3 grid(blocks_for(C, sum_threads * n), chunks);
-        launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
-        launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);
+        launch(queue, {op.name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk,
+               none);
+        launch(queue, {op.name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk,
+               none);
       }
       if (!dwpe) return;
-      const Launch of_positions{name, blocks_for(op.T * C, threads * n), threads};
+      const Launch of_positions{op.name, blocks_for(op.T * C, threads * n), threads};
       if (op.starts.empty()) return launch(queue, of_positions, position_sums_kernel<E, n>, dwpe, dy, N, C, op.T);
-      launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, op.starts.data<int32_t>(), N, op.T,
+      launch(queue, {op.name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, op.starts.data<int32_t>(), N, op.T,
              passes_for(op.T - 1), op.part);
       launch(queue, of_positions, document_position_sums_kernel<E, n>, dwpe, dy, sorted, N, C, op.T);
     });

@@ -229,7 +229,7 @@ void run_whole(Queue queue, const char* name, const CrossEntropyForward& op, boo
 }
 }  // namespace
 
-void run(Queue queue, const CrossEntropyForward& op) { run_whole(queue, op.name, op, false, 0); }
+void run(Queue queue, const CrossEntropyForward& op) { run_whole(queue, op.name, op, false, {.factor = 0}); }
 void run(Queue queue, const CrossEntropyForwardBackward& op) {
   run_whole(queue, op.name, {.losses = op.losses, .logits = op.logits, .targets = op.targets, .part = op.part}, true,
             op.scale);

@@ -12,8 +12,7 @@ namespace megalith {
 // The factor of gradients: a number times, unless they are empty, two in device memory, (1) f64 each.
 struct GradientScale {
   double factor;
-  Tensor in_memory, also_in_memory;
-  GradientScale(double f, Tensor m = {}, Tensor n = {}) : factor(f), in_memory(m), also_in_memory(n) {}
+  Tensor in_memory{}, also_in_memory{};
 };
 
 // The whole vocabulary: every token has its column here, part.count == part.total.
@@ -59,21 +58,21 @@ struct SoftmaxPart {
 // Rescales row 1 to max, which is not below row 0 and becomes row 0.
 struct MergeSoftmax {
   static constexpr const char* name = "merge_softmax";
-  Tensor stats;  // in place
+  Tensor stats;  // rows 0 and 1 change
   Tensor max;    // (N) f32
 };
 
 struct CrossEntropyLoss {
   static constexpr const char* name = "cross_entropy_loss";
   Tensor losses;  // (N) f32, written
-  Tensor stats;   // of the whole vocabulary
+  Tensor stats;   // those of the whole vocabulary
   Tensor targets;
 };
 
 struct CrossEntropyGradient {
   static constexpr const char* name = "cross_entropy_gradient";
   Tensor logits;  // (N, at least part.count), as SoftmaxPart read them; their gradient is written
-  Tensor stats;   // of the whole vocabulary
+  Tensor stats;   // those of the whole vocabulary
   Tensor targets;
   VocabularyPart part;
   GradientScale scale;

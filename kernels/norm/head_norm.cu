@@ -147,7 +147,6 @@ void with_lanes(std::initializer_list<Tensor> tensors, int64_t D, F&& f) {
 }  // namespace
 
 void run(Queue queue, const HeadNormForward& op) {
-  const char* name = op.name;
   const Heads s = heads_of(op.x, op.dims);
   if (s.N == 0) return;
   const int64_t units = s.N * (s.width / s.D);
@@ -155,7 +154,7 @@ void run(Queue queue, const HeadNormForward& op) {
     using E = decltype(tag);
     with_lanes<E>({op.y, op.x, op.q_w, op.k_w}, s.D, [&](auto lanes) {
       const auto run = [&](unsigned blocks, auto kernel) {
-        launch(queue, {name, blocks, threads}, kernel, op.y.data<E>(), op.rstd.data<float>(), op.x.data<E>(),
+        launch(queue, {op.name, blocks, threads}, kernel, op.y.data<E>(), op.rstd.data<float>(), op.x.data<E>(),
                op.q_w.data<E>(), op.k_w.data<E>(), s, op.epsilon);
       };
       if constexpr (lanes == 0) {
@@ -168,7 +167,6 @@ void run(Queue queue, const HeadNormForward& op) {
 }
 
 void run(Queue queue, const HeadNormBackward& op) {
-  const char* name = op.name;
   const Heads s = heads_of(op.x, op.dims);
   if (s.N == 0) return;
   unsigned blocks = 0;
@@ -176,7 +174,7 @@ void run(Queue queue, const HeadNormBackward& op) {
     using E = decltype(tag);
     with_lanes<E>({op.d, op.x, op.q_w, op.k_w}, s.D, [&](auto lanes) {
       const auto run = [&](int64_t groups, auto kernel) {
-        launch(queue, {name, blocks, threads, groups * 2 * s.D * static_cast<int64_t>(sizeof(float))}, kernel,
+        launch(queue, {op.name, blocks, threads, groups * 2 * s.D * static_cast<int64_t>(sizeof(float))}, kernel,
                op.d.data<E>(), static_cast<float*>(queue.workspace), op.x.data<E>(), op.rstd.data<float>(),
                op.q_w.data<E>(), op.k_w.data<E>(), s);
       };
@@ -190,7 +188,7 @@ void run(Queue queue, const HeadNormBackward& op) {
       }
     });
   });
-  finish_column_sums(queue, name, {op.dq_w.data_or_null<float>(), op.dk_w.data_or_null<float>()}, 2, s.D, blocks);
+  finish_column_sums(queue, op.name, {op.dq_w.data_or_null<float>(), op.dk_w.data_or_null<float>()}, 2, s.D, blocks);
 }
 
 }  // namespace megalith::cuda

@@ -361,8 +361,8 @@ void run(Queue queue, const LayerNormBackward& op) {
 
 void run(Queue queue, const ResidualLayerNormForward& op) {
   with_residual_types(op.h.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
-    const LayerNormForward norm{
-        .y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule};  // of x and the branch's end
+    // Its x is what the branch is added to: a row is normed after the sum.
+    const LayerNormForward norm{.y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule};
     const BranchEnd<T, R> branch{op.y.data<R>(), op.h.data<T>(), op.h_b.data_or_null<T>(), mask_of(op.dropout)};
     with_residual(op.dropout, [&](auto residual) {
       forward<residual>(queue, op.name, norm, branch, in_vectors({op.y, op.h, op.h_b}));

@@ -1,4 +1,4 @@
-// What a CPU op works with beside its tensors: the state that a library's ops keep between calls.
+// The state that a library's ops keep between calls on the CPU.
 #pragma once
 
 #include <memory>

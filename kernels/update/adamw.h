@@ -26,7 +26,7 @@ struct AdamW {
 };
 
 // Rounding of bf16 state. A draw depends on the step and on the element's index in the whole parameter, as in
-// normal_fill, so every layout draws the same numbers.
+// NormalFill, so every layout draws the same numbers.
 struct Rounding {
   bool stochastic = false;  // else to nearest
   uint64_t key = 0;         // the step's: rounding_key

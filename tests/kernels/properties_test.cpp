@@ -13,7 +13,6 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/norm/layernorm.h"
-#include "kernels/stream/arena.h"
 #include "kernels/update/adamw.h"
 #include "tensor_of.h"
 #include "tests/message_of.h"
@@ -333,40 +332,6 @@ TEST(Errors, NameOpTensorAndNumbers) {
             }),
             "dropout: dropout probability 1, expected 0 <= p < 1");
   EXPECT_TRUE(s.log().empty() || s.log()[0].name != std::string("gelu_forward"));
-}
-
-TEST(Arena, ScopesPeakAndLimit) {
-  Arena arena(World::cpu, "scratch", 4096);
-  const Tensor a = arena.tensor(DType::f32, {10});
-  EXPECT_EQ(arena.used(), 256);
-  {
-    const auto scope = arena.scope();
-    const Tensor b = arena.tensor(DType::bf16, {300});
-    EXPECT_EQ(static_cast<char*>(b.raw()) - static_cast<char*>(a.raw()), 256);
-    EXPECT_EQ(arena.used(), 256 + 768);
-  }
-  EXPECT_EQ(arena.used(), 256);
-  EXPECT_EQ(arena.peak(), 1024);
-  EXPECT_EQ(message_of([&] { arena.tensor(DType::f32, {1000}); }),
-            "arena scratch: 4096 bytes wanted, 256 of 4096 used; the dry run planned less");
-
-  Arena dry(World::dry, "scratch", 0);
-  const Tensor huge = dry.tensor(DType::f32, {int64_t{1} << 40});
-  EXPECT_NE(huge.raw(), nullptr);
-  EXPECT_EQ(dry.peak(), int64_t{1} << 42);
-}
-
-TEST(Stream, LogSumsPerName) {
-  Stream s(World::cpu);
-  std::vector<float> x(6), y(6);
-  for (int i = 0; i < 3; i++) launch(s, GeluForward{.y = of(y, {2, 3}), .x = of(x, {2, 3})});
-  launch(s, Fill{.y = of(y, {6}), .value = 1});
-  ASSERT_EQ(s.log().size(), 2u);
-  EXPECT_EQ(s.log()[0].launches, 3);
-  EXPECT_EQ(s.log()[0].bytes, 3 * 48);
-  EXPECT_EQ(s.log()[1].bytes, 24);
-  s.clear_log();
-  EXPECT_TRUE(s.log().empty());
 }
 
 // What is added to all keys alike changes no probability, so its gradient, the sum of dk, is 0.

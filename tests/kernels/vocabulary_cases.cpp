@@ -146,10 +146,10 @@ void scale_in_memory(Case& c, int64_t N) {
   if (N % 4 == 0 || N % 4 == 3) add("share", 0.25);
 }
 GradientScale scale_of(const Tensors& a, int64_t N) {
-  if (N % 4 == 0) return {8 * loss_scale, a[3], a[4]};
-  if (N % 4 == 2) return {2 * loss_scale, a[3]};
-  if (N % 4 == 3) return {4 * loss_scale, {}, a[3]};
-  return loss_scale;
+  if (N % 4 == 0) return {.factor = 8 * loss_scale, .in_memory = a[3], .also_in_memory = a[4]};
+  if (N % 4 == 2) return {.factor = 2 * loss_scale, .in_memory = a[3]};
+  if (N % 4 == 3) return {.factor = 4 * loss_scale, .also_in_memory = a[3]};
+  return {.factor = loss_scale};
 }
 }  // namespace
 

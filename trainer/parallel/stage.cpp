@@ -221,9 +221,10 @@ void Stage::recompute(const Instruction& i) {
 void Stage::head(const Instruction& i) {
   const Batch& b = batch(i);
   const Tensor gradient = residual(i.y).tensor;
-  model_.head().loss_and_gradient(context(i), sharding_.weights(plan_.head), residual(i.x).tensor, b.targets,
-                                  {share_of_token(), batch_.loss_scale, share_}, b.losses, gradient,
-                                  sharding_.gradients(plan_.head_gradients), i.add);
+  model_.head().loss_and_gradient(
+      context(i), sharding_.weights(plan_.head), residual(i.x).tensor, b.targets,
+      {.factor = share_of_token(), .in_memory = batch_.loss_scale, .also_in_memory = share_}, b.losses, gradient,
+      sharding_.gradients(plan_.head_gradients), i.add);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.pass.first_row);
 }

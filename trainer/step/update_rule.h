@@ -29,7 +29,7 @@ class UpdateRule {
   };
   virtual std::vector<State> states() const = 0;
 
-  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as decide_update has it. `counts`: some
+  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as DecideUpdate has it. `counts`: some
   // token of the step counts.
   virtual void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const = 0;
 

@@ -122,7 +122,7 @@ void train(const Rules& r, const State& s, Actions& todo) {
   if (s.in_flight + 1 > r.steps_ahead) push(todo, Act::report);
 }
 
-// A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
+// A step that was launched since is skipped as well (DecideUpdate), so the weights are those of the last update.
 void give_up(State& s, Actions& todo) {
   if (!s.drained) push(todo, Act::drain);
   s.drained = true;
