@@ -1,6 +1,8 @@
 #include "trainer/model/block.h"
 
 #include <cmath>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/elementwise/residual.h"
@@ -15,6 +17,9 @@ double residual_std(const ModelConfig& config) {
   if (config.initial_output_std > 0) return config.initial_output_std;
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
+
+template <class Layer>
+using GradientsOf = typename std::remove_cvref_t<Layer>::Gradients;
 
 std::string begin_layer(Declarations& model, int64_t layer) {
   model.begin_unit(fmt::format("block {}", layer));
@@ -72,53 +77,47 @@ BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, c
       .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
 }
 
+InPieces Block::enter(const Context& c, InPieces x) const {
+  return c.edge.begin_enter(c.s, c.scratch, std::move(x), Edge::Cut::pieces);
+}
+
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
-  bool fed = false;
-  {  // mid = x + dropout(leave(attention(enter(norm_1(x)))) + bias),  norm_2(mid), or in parallel norm_2(x)
-    const auto scope = c.scratch.scope();
-    norm_1_.forward(c, w, a.norm_1, a.x);
-    InPieces entered = c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::pieces);
-    InPieces h = attention_.forward(c, w, a.attention, std::move(entered), cache);
-    if (parallel_) {
-      launch(
-          c.s,
-          ResidualForward{
-              .y = a.mid, .x = a.x, .h = h.all(), .b = attention_.bias(w), .dropout = c.dropout_at(attention_site_)});
-      norm_2_.forward(c, w, a.norm_2, a.x);
-    } else {
-      InPieces normed = add_attention(c, w, a, std::move(h));
-      // Sums that come in pieces are of whole rows, so that entering changes nothing: each goes on by itself.
-      fed = normed.count() > 1;
-      if (fed)
-        feed_forward_.forward(c, w, a.feed_forward, std::move(normed));
-      else
-        normed.all();
-    }
+  {  // mid = x + attention(norm_1(x)),  fed = norm_2(mid)
+    auto scope = std::make_shared<Arena::Scope>(c.scratch);
+    InPieces h = attention_.forward(c, w, a.attention, enter(c, norm_1_.forward(c, w, a.norm_1, a.x)), cache);
+    InPieces normed = add_attention(c, w, a, std::move(h));
+    normed.hold(std::move(scope));
+    feed_forward_.forward(c, w, a.feed_forward, enter(c, std::move(normed)));
   }
-  {  // y = mid + dropout(leave(feed_forward(enter(norm_2(mid)))) + bias)
-    const auto scope = c.scratch.scope();
-    if (!fed)
-      feed_forward_.forward(c, w, a.feed_forward, c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::pieces));
-    if (y.empty()) return;
-    InPieces h = feed_forward_.output(c, w, a.feed_forward);
-    h.each([&](Interval r) {
-      launch(c.s, ResidualForward{.y = y.rows(r.begin, r.end),
-                                  .x = a.mid.rows(r.begin, r.end),
-                                  .h = h.rows().rows(r.begin, r.end),
-                                  .b = feed_forward_.bias(w),
-                                  .dropout = c.from_row(r.begin).dropout_at(feed_forward_site_)});
-    });
-  }
+  if (y.empty()) return;
+  const auto scope = c.scratch.scope();
+  add_feed_forward(c, w, a, y, feed_forward_.output(c, w, a.feed_forward));  // y = mid + feed_forward(fed)
 }
 
 InPieces Block::add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const {
+  if (parallel_) {
+    const Dropout dropout = c.dropout_at(attention_site_);
+    launch(c.s, ResidualForward{.y = a.mid, .x = a.x, .h = h.all(), .b = attention_.bias(w), .dropout = dropout});
+    return norm_2_.forward(c, w, a.norm_2, a.x);
+  }
   const Tensor all = h.rows();
   return std::move(h).then(a.norm_2.y, [this, &c, &w, &a, all](Interval r) {
     const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
     const Norm::Saved here{.y = rows(a.norm_2.y), .stat = rows(a.norm_2.stat)};
     norm_2_.forward_residual(c, w, here, rows(a.mid), rows(a.x),
                              {rows(all), attention_.bias(w), c.from_row(r.begin).dropout_at(attention_site_)});
+  });
+}
+
+void Block::add_feed_forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, InPieces h) const {
+  h.each([&](Interval r) {
+    const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
+    launch(c.s, ResidualForward{.y = rows(y),
+                                .x = rows(a.mid),
+                                .h = rows(h.rows()),
+                                .b = feed_forward_.bias(w),
+                                .dropout = c.from_row(r.begin).dropout_at(feed_forward_site_)});
   });
 }
 
@@ -162,21 +161,25 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
-  // A branch's gradient travels beside the products of its weights, or else beside the product that makes it.
-  const Edge::Cut cut = kept ? Edge::Cut::pieces : Edge::Cut::whole;
+  // Returns the gradient of what a layer normed before it entered, from that of what it added to the residual.
+  const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, Tensor dout, Tensor dproduct) {
+    InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, dout, Edge::Cut::pieces);
+    const GradientsOf<decltype(layer)> g{left.rows(), dproduct};
+    // It travels beside the products of the layer's weights, or else beside the product that makes it.
+    if (kept) return layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::pieces).all();
+    InPieces x = c.edge.begin_enter(c.s, c.scratch, normed, Edge::Cut::whole);
+    InPieces entered = layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::whole);
+    layer.backward_weight(c, w, dw, saved, g, std::move(x), add);
+    return entered.all();
+  };
 
-  {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  next = dropout(dmid), or in
-     // parallel (dy)
+  {  // dmid = dy + norm_2'(feed_forward'(dropout'(dy))), or in parallel of x;  dattention = dropout'(dmid)
     const auto scope_of_branch = c.scratch.scope();
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty())
       launch(c.s, ResidualBackward{.dh = dh, .db = bias, .dy = dy, .dropout = c.dropout_at(feed_forward_site_)});
-    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::pieces);
-    const FeedForward::Gradients g{dout.rows(), kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
-    InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_2.y, Edge::Cut::whole);
-    InPieces entered = feed_forward_.backward_input(c, w, a.feed_forward, g, std::move(dout), cut);
-    if (!kept) feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, std::move(x), add);
-    const Tensor dnorm = entered.all();
+    const Tensor dproduct = kept ? kept->feed_forward.dfc : like(a.feed_forward.fc);
+    const Tensor dnorm = back_through(feed_forward_, a.feed_forward, a.norm_2.y, dh, dproduct);
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
       launch(c.s, ResidualBackward{.dh = branch.h, .db = branch.bias, .dy = dy, .dropout = branch.dropout});
@@ -185,14 +188,11 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
       norm_2_.backward_residual(c, w, a.norm_2, dw, dy, branch, dnorm, a.mid);
     }
   }
-  {  // dx = dmid + norm_1'(enter'(attention'(leave'(next))))
+  {  // dx = dmid + norm_1'(attention'(dattention))
     const auto scope_of_branch = c.scratch.scope();
-    InPieces dout = c.edge.begin_leave_backward(c.s, c.scratch, next, Edge::Cut::pieces);
-    const Attention::Gradients g{dout.rows(), kept ? kept->attention.dqkv : like(a.attention.qkv)};
-    InPieces x = kept ? InPieces(Tensor{}) : c.edge.begin_enter(c.s, c.scratch, a.norm_1.y, Edge::Cut::whole);
-    InPieces entered = attention_.backward_input(c, w, dw, a.attention, g, std::move(dout), cut);
-    if (!kept) attention_.backward_weight(c, w, dw, a.attention, g, std::move(x), add);
-    norm_1_.backward(c, w, a.norm_1, dw, dy, entered.all(), a.x);
+    const Tensor dproduct = kept ? kept->attention.dqkv : like(a.attention.qkv);
+    const Tensor dnorm = back_through(attention_, a.attention, a.norm_1.y, next, dproduct);
+    norm_1_.backward(c, w, a.norm_1, dw, dy, dnorm, a.x);
   }
 }
 

@@ -72,8 +72,11 @@ class Block {
  private:
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
-  // Fills mid, and norm_2 of it, which it returns, from what the attention adds to the residual.
+  InPieces enter(const Context& c, InPieces x) const;
+  // Fills mid, and norm_2, whose output it returns, from what the attention adds to the residual.
   InPieces add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const;
+  // Writes y from what the feed-forward layer adds.
+  void add_feed_forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, InPieces h) const;
 
   // Both halves, the gradients of weights as soon as they can be; or with `kept`, what backward_weight() needs, the
   // first.

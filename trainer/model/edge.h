@@ -31,7 +31,8 @@ class Edge {
   // Computes rows of a tensor.
   using Product = std::function<void(Interval rows)>;
 
-  virtual InPieces begin_enter(Stream& s, Arena& scratch, Tensor x, Cut cut) const = 0;  // residual rows -> branch rows
+  virtual InPieces begin_enter(Stream& s, Arena& scratch, InPieces x,
+                               Cut cut) const = 0;  // residual rows -> branch rows
   // Partial branch output -> residual; product(rows) is called for pieces of h, and sees to it that they are written.
   virtual InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const = 0;
   // Adjoint of enter: partial gradient of the branch rows -> residual rows. As in begin_leave, product(rows) is called

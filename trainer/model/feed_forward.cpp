@@ -58,8 +58,8 @@ InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved
   });
 }
 
-InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g,
-                                     InPieces dout, Edge::Cut cut) const {
+InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const UnitTensors&, const Saved& a,
+                                     const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
   const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
   dout.each([&](Interval r) {

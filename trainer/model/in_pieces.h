@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,7 @@ class InPieces {
   using Await = std::function<void()>;
 
   // All rows are ready.
-  explicit InPieces(Tensor ready) : InPieces(ready, Await{}) {}
+  InPieces(Tensor ready) : InPieces(ready, Await{}) {}
   // They are ready together.
   InPieces(Tensor rows, Await await) : rows_(rows) { add({0, rows.rows()}, std::move(await)); }
   // Pieces are to be added, in the order of the rows and up to the last row.
@@ -28,7 +29,9 @@ class InPieces {
   }
   void add(Interval rows, Await await) { pieces_.push_back({rows, std::move(await)}); }
 
-  size_t count() const { return pieces_.size(); }
+  // What makes the pieces needs this, which is let go when all of them are ready.
+  void hold(std::shared_ptr<void> memory) { held_ = std::move(memory); }
+
   // The tensor: rows of it may be read once they are ready.
   const Tensor& rows() const { return rows_; }
 
@@ -37,6 +40,7 @@ class InPieces {
   void each(Use use) {
     for (Piece& piece : pieces_) {
       if (const Await await = std::exchange(piece.await, {})) await();
+      if (&piece == &pieces_.back()) held_.reset();
       use(piece.rows);
     }
   }
@@ -64,6 +68,7 @@ class InPieces {
   };
   Tensor rows_;
   std::vector<Piece> pieces_;
+  std::shared_ptr<void> held_;
 };
 
 }  // namespace megalith

@@ -26,8 +26,8 @@ class Norm {
   // The same of y alone.
   void allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) const;
 
-  // Fills `a` from x (R, C).
-  void forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;
+  // Fills `a` from x (R, C), and returns its y.
+  Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;
 
   // dx (R, C) accumulates; dy (R, C).
   void backward(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx, Tensor dy,

@@ -16,12 +16,12 @@ namespace megalith {
 class WholeEdge : public Edge {
  public:
   explicit WholeEdge(const VocabularyPart& part) : part_(part) {}
-  InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
+  InPieces begin_enter(Stream&, Arena&, InPieces x, Cut) const override { return x; }
   InPieces begin_leave(Stream&, Arena&, Tensor h, const Product& product) const override;
   InPieces begin_enter_backward(Stream& s, Arena& scratch, Tensor dx, const Product& product, Cut) const override {
     return begin_leave(s, scratch, dx, product);
   }
-  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
+  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return dh; }
   Tensor leave(Stream&, Arena&, Tensor h) const override { return h; }
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
@@ -39,7 +39,7 @@ class TensorEdge : public Edge {
   // `group` must outlive it. Its transfers run beside products, which are cut into so many pieces; 0: they do not.
   TensorEdge(Communicator& group, const VocabularyPart& part, int64_t pieces)
       : group_(group), pieces_(pieces), part_(part) {}
-  InPieces begin_enter(Stream&, Arena&, Tensor x, Cut) const override { return InPieces(x); }
+  InPieces begin_enter(Stream&, Arena&, InPieces x, Cut) const override { return x; }
   // The pieces of the sum are ready one by one.
   InPieces begin_leave(Stream& s, Arena&, Tensor h, const Product& product) const override {
     return summed(s, h, product, Cut::pieces);
@@ -47,7 +47,7 @@ class TensorEdge : public Edge {
   InPieces begin_enter_backward(Stream& s, Arena&, Tensor dx, const Product& product, Cut cut) const override {
     return summed(s, dx, product, cut);
   }
-  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return InPieces(dh); }
+  InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return dh; }
   Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
   // Maxima and sums over the whole vocabulary are found together; no logits travel.
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
@@ -75,8 +75,8 @@ class TensorEdge : public Edge {
 class SequenceEdge : public TensorEdge {
  public:
   using TensorEdge::TensorEdge;
-  InPieces begin_enter(Stream& s, Arena& scratch, Tensor x, Cut cut) const override {
-    return gathered(s, scratch, x, cut);
+  InPieces begin_enter(Stream& s, Arena& scratch, InPieces x, Cut cut) const override {
+    return gathered(s, scratch, x.all(), cut);
   }
   // The rows that are here are ready together.
   InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override {
