@@ -18,6 +18,13 @@ size_t contraction(const uint8_t* p, const uint8_t* end) {
 
 }  // namespace
 
+// In tiktoken's, spaces to the end of a text and a single space come to the same.
+bool is_gpt2_pattern(std::string_view pattern) {
+  return pattern == R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)" ||
+         pattern == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)" ||
+         pattern == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)";
+}
+
 Pretokenizer::Pretokenizer() : classes_(num_code_points + 1) {
   for (char32_t c = 0; c < num_code_points; c++) {
     const uint8_t category = category_of(c);

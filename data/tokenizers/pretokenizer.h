@@ -17,6 +17,10 @@
 
 namespace megalith {
 
+// Returns whether a pattern of a tokenizer.json is the one above, as it stands or as tiktoken spells it. Other
+// spellings are patterns like any other (text_pattern.h), which find the same pre-tokens, slower.
+bool is_gpt2_pattern(std::string_view pattern);
+
 enum class CharClass : uint8_t { other, letter, number, space };
 
 class Pretokenizer {

@@ -5,7 +5,6 @@
 
 #include "data/tokenizers/bpe_names.h"
 #include "data/tokenizers/characters.h"
-#include "data/tokenizers/split_pattern.h"
 #include "data/tokenizers/tokenizer_parts.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
@@ -114,7 +113,7 @@ void TextCutter::add_split(const Json& part, const std::string& path) {
   // The matches of GPT-2's pattern cover a text.
   const bool gives_matches =
       step.behavior == Behavior::isolated || (step.behavior == Behavior::removed && step.is_inverted);
-  if (gives_matches && regex.is_string() && cuts_as_gpt2(regex.get<std::string>()))
+  if (gives_matches && regex.is_string() && is_gpt2_pattern(regex.get<std::string>()))
     step.cuts_as_gpt2 = true;
   else
     step.pattern.push_back(pattern_of(part, what, path));

@@ -1,10 +1,10 @@
 #include "data/tokenizers/tokenizer_parts.h"
+#include "data/tokenizers/pretokenizer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "data/tokenizers/split_pattern.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
 
@@ -41,7 +41,7 @@ bool changes_text(const Json& normalizer) {
 // whether what is between them is kept or removed.
 bool splits_as_gpt2(const Json& split) {
   const Json &pattern = json_member(json_member(split, "pattern"), "Regex"), &behavior = json_member(split, "behavior");
-  if (!pattern.is_string() || !cuts_as_gpt2(pattern.get<std::string>())) return false;
+  if (!pattern.is_string() || !is_gpt2_pattern(pattern.get<std::string>())) return false;
   const bool isolates = behavior == "Isolated" || behavior == "isolated";
   const bool removes = behavior == "Removed" || behavior == "removed";
   return isolates || (removes && json_member(split, "invert") == true);

@@ -37,7 +37,7 @@ void add_merges(const nlohmann::json& merges, BpeNames& names, const std::string
 std::string other_model(const nlohmann::json& model);
 
 // Each returns whether a part makes what GPT-2's does. Parts are judged by their effect: sequences by their elements, a
-// pattern by how it splits (split_pattern.h); what changes no text and no id is ignored. So are truncation and padding,
+// pattern by its spelling (is_gpt2_pattern); what changes no text and no id is ignored. So are truncation and padding,
 // which belong to a call and which `transformers` resets.
 bool normalizes_as_gpt2(const nlohmann::json& normalizer);
 bool pre_tokenizes_as_gpt2(const nlohmann::json& pre_tokenizer);

@@ -180,6 +180,11 @@ TEST(CommandLine, keys_may_be_written_as_options) {
   EXPECT_NE(wrong.err.find("did you mean `model.layers`?"), std::string::npos) << wrong.text();
 }
 
+// The scripts ask the program that the line names.
+std::string with_program_in_path(const std::string& script) {
+  return fmt::format("PATH={}:$PATH; {}", std::filesystem::path(MEGALITH_PROGRAM).parent_path().string(), script);
+}
+
 TEST(CommandLine, bash_completes) {
   const Scratch scratch;
   write_file(scratch / "megalith.bash", said({"completion", "bash"}).out);
@@ -187,15 +192,15 @@ TEST(CommandLine, bash_completes) {
   // As bash calls it, with its own idea of where words end.
   const auto completed = [&](const std::string& line) {
     const Result result = run({"bash", "-c",
-                               "source megalith.bash; COMP_LINE=\"" + line +
-                                   "\" COMP_POINT=${#COMP_LINE} COMP_WORDBREAKS=' ='; COMP_POINT=${#COMP_LINE}; "
-                                   "_megalith && echo \"${COMPREPLY[@]}\""},
+                               with_program_in_path("source megalith.bash; COMP_LINE=\"" + line +
+                                                    "\" COMP_WORDBREAKS=' ='; COMP_POINT=${#COMP_LINE}; "
+                                                    "_megalith && echo \"${COMPREPLY[@]}\"")},
                               scratch.folder(), 20);
     EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
     return result.out;
   };
   EXPECT_EQ(completed("megalith tr"), "train\n");
-  EXPECT_EQ(completed("build/cpu/trainer/megalith che"), "checkpoint\n");
+  EXPECT_EQ(completed(MEGALITH_PROGRAM " che"), "checkpoint\n");
   EXPECT_EQ(completed("megalith checkpoint ex"), "export\n");
   EXPECT_EQ(completed("megalith checkpoint export --o"), "--out\n");
   EXPECT_EQ(completed("megalith train --shr"), "--shrink\n");
@@ -218,10 +223,11 @@ TEST(CommandLine, zsh_completes) {
     // compadd works only while a line is edited: it shows here which words begin as the typed one does.
     const Result result =
         run({"zsh", "-fc",
-             "compdef() { }; compset() { }; _files() { print -n -- 'files '; }\n"
-             "compadd() { [[ $1 == -S ]] && shift 2; shift; local found=(${(M)@:#${words[CURRENT]}*}); "
-             "print -n -- \"$found \"; (( $#found )) }\n"
-             "source ./megalith.zsh; words=(" +
+             with_program_in_path("") +
+                 "compdef() { }; compset() { }; _files() { print -n -- 'files '; }\n"
+                 "compadd() { [[ $1 == -S ]] && shift 2; shift; local found=(${(M)@:#${words[CURRENT]}*}); "
+                 "print -n -- \"$found \"; (( $#found )) }\n"
+                 "source ./megalith.zsh; words=(" +
                  line + "); CURRENT=$#words; _megalith"},
             scratch.folder(), 20);
     EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
@@ -247,7 +253,9 @@ TEST(CommandLine, fish_completes) {
   if (run({"fish", "-c", "true"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no fish";
   write_file(scratch / "megalith.fish", said({"completion", "fish"}).out);
   const auto completed = [&](const std::string& line) {
-    const Result result = run({"fish", "--no-config", "-c", "source megalith.fish; complete -C '" + line + "' | sort"},
+    const Result result = run({"fish", "--no-config", "-c",
+                               "set -x PATH " + std::filesystem::path(MEGALITH_PROGRAM).parent_path().string() +
+                                   " $PATH; source megalith.fish; complete -C '" + line + "' | sort"},
                               scratch.folder(), 20);
     EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
     return result.out;

@@ -127,7 +127,7 @@ std::string write_large(const std::string& directory) {
   std::vector<ShardToWrite> shards;
   std::vector<float> values(1 << 22);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
-  for (const TensorShard& shard : saved_shards(config, 1, 0))
+  for (const TensorShard& shard : saved_shards(config, make_plan(config, 1, 0)))
     shards.emplace_back(shard, shard.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
                         [&values](int64_t begin, int64_t, const auto& use) {
                           use(values.data() + begin % 7);  // any values will do
@@ -247,8 +247,8 @@ TEST_F(ReshardRefuses, TooLittleMemoryWithWhatABlockTakes) {
       if (shard.numel() > 0) rows = std::max(rows, shard.numel() / shard.columns.size() + 2);
     return rows;
   };
-  const int64_t rows = rows_in(saved_shards(config_, 1, 0));
-  ASSERT_GT(rows, rows_in(saved_shards(config_, 4, 0))) << "one rank has the largest shards";
+  const int64_t rows = rows_in(saved_shards(config_, make_plan(config_, 1, 0)));
+  ASSERT_GT(rows, rows_in(saved_shards(config_, make_plan(config_, 4, 0)))) << "one rank has the largest shards";
   const std::string takes = fmt::format("a block of 65536 elements takes {};",
                                         65536 * (4 + 4 + 2 + 2 * 4) + rows * CheckpointReader::bytes_of_a_row);
   const std::string several = reshard({.from = source_, .to = folder_ / "several", .ranks = 4});

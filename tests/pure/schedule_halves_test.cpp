@@ -31,8 +31,8 @@ TEST(Schedule, HalvesAreCompleteInOrderAndHoldNoMoreThanWholeBackwards) {
   for_each_size_in_halves([](int64_t p, int64_t v, int64_t m) {
     for (int64_t active : std::set<int64_t>{0, 1, p}) {
       const PipelineShape halves{p, v, m, active, zb_h1}, whole{p, v, m, active};
-      const std::vector<Actions> lists = all_stages(halves);
-      Simulator s = simulator(halves, lists), w = simulator(whole, all_stages(whole));
+      const std::vector<Actions> lists = make_schedules(halves);
+      Simulator s = simulator(halves, lists), w = simulator(whole, make_schedules(whole));
       ASSERT_EQ(s.run(), "") << words(halves);
       ASSERT_EQ(w.run(), "") << words(whole);
       ASSERT_LE(s.most_held(), w.most_held()) << words(halves);
@@ -62,7 +62,7 @@ TEST(Schedule, VsAreCompleteInOrderAndHoldWhatTheySay) {
       for (const auto& [kind, active] : {std::pair{zb_v, int64_t{0}}, {zb_v, p + 1}, {zb_v, 2 * p}, {v_half, 0}}) {
         const PipelineShape shape{
             .stages = p, .virtual_stages = 2, .microbatches = m, .active_microbatches = active, .kind = kind};
-        Simulator s = simulator(shape, all_stages(shape));
+        Simulator s = simulator(shape, make_schedules(shape));
         ASSERT_EQ(s.run(), "") << words(shape);
         EXPECT_LE(s.most_held(), kind == zb_v ? 2 * std::max(p, active) : p + 2) << words(shape);
         const int64_t waits = s.makespan() - 6 * m;
@@ -176,8 +176,8 @@ TEST(Schedule, HalvesHeedTimes) {
     for (int64_t c = 0; c < p * v; c++)
       timed.times.push_back({drawn(state, 16), drawn(state, 16), drawn(state, 16), drawn(state, 40) - 1});
     timed.message = drawn(state, 12) - 1;
-    const std::vector<Actions> lists = all_stages(timed), given = all_stages(without_search(timed)),
-                               whole_lists = all_stages(whole);
+    const std::vector<Actions> lists = make_schedules(timed), given = make_schedules(without_search(timed)),
+                               whole_lists = make_schedules(whole);
     Simulator s = simulator(timed, lists), w = simulator(whole, whole_lists);
     ASSERT_EQ(s.run(), "") << words(timed);
     ASSERT_EQ(w.run(), "") << words(whole);
@@ -195,9 +195,9 @@ TEST(Schedule, HalvesHeedTimes) {
   EXPECT_GT(shorter, all / 4) << "of " << all;
   // The head makes the last stage late: others do more halves for weights before they wait for it.
   PipelineShape shape{.stages = 4, .microbatches = 8, .kind = zb_h1};
-  const Actions even = make_schedule(shape, 2);
+  const Actions even = make_schedules(shape)[2];
   shape.times = {{10, 12, 8}, {10, 12, 8}, {10, 12, 8}, {25, 12, 8}};
-  EXPECT_NE(make_schedule(shape, 2), even);
+  EXPECT_NE(make_schedules(shape)[2], even);
 }
 
 // The same in a V, where each chunk of each stage has no more microbatches alive or held than in the order of a V whose
@@ -216,7 +216,7 @@ TEST(Schedule, VsHeedTimes) {
           shape.kind = kind;
           if (kind == v_half) shape.active_microbatches = 0;
           const int64_t added = std::max<int64_t>(0, shape.active_microbatches - p);
-          const std::vector<Actions> lists = all_stages(shape), given = in_given_order(shape, v_lists(shape)).lists;
+          const std::vector<Actions> lists = make_schedules(shape), given = in_given_order(shape, v_lists(shape)).lists;
           Simulator s = simulator(shape, lists);
           ASSERT_EQ(s.run(), "") << words(shape);
           ASSERT_LE(s.most_held(), kind == zb_v ? 2 * (p + added) : p + 2) << words(shape);
@@ -249,16 +249,16 @@ PipelineShape shape_of_30b(PipelineSchedule kind) {
 // The first stage of a V has the head as well. With half as much memory again it never waits.
 TEST(Schedule, VsWaitLessWithMoreMemory) {
   PipelineShape shape = shape_of_30b(zb_v);
-  EXPECT_GT(timed_end(shape, all_stages(shape)), least_time(shape));
+  EXPECT_GT(timed_end(shape, make_schedules(shape)), least_time(shape));
   shape.active_microbatches = 24;
-  EXPECT_EQ(timed_end(shape, all_stages(shape)), least_time(shape));
+  EXPECT_EQ(timed_end(shape, make_schedules(shape)), least_time(shape));
 }
 
 // The last stage has most to do, and never waits once it has begun.
 TEST(Schedule, SearchReachesTheBound) {
   const PipelineShape shape = shape_of_30b(zb_h1);
-  EXPECT_EQ(timed_end(shape, all_stages(shape)), work_and_way(shape));
-  EXPECT_GT(timed_end(shape, all_stages(without_search(shape))), work_and_way(shape));
+  EXPECT_EQ(timed_end(shape, make_schedules(shape)), work_and_way(shape));
+  EXPECT_GT(timed_end(shape, make_schedules(without_search(shape))), work_and_way(shape));
 }
 
 // Ends of the fastest orders, by bench/order_optimum.py, of four stages without messages. The order that is searched
@@ -277,7 +277,7 @@ TEST(Schedule, SearchedOrderIsAsFastAsAnExactSolversOrNearly) {
                                {8, {three, three, two, {182, 112, 108}}, 4254},
                                {8, {two, two, three, {195, 112, 108}}, 4394}}) {
     const PipelineShape shape{.stages = 4, .microbatches = solved.microbatches, .kind = zb_h1, .times = solved.times};
-    const int64_t end = timed_end(shape, all_stages(shape));
+    const int64_t end = timed_end(shape, make_schedules(shape));
     EXPECT_GE(end, solved.end) << "faster than an optimum";
     EXPECT_LE(end, solved.end == 4394 ? 4417 : solved.end);
   }
@@ -289,7 +289,7 @@ TEST(Schedule, SearchedOrderIsPeriodic) {
     PipelineShape shape{.stages = 4, .virtual_stages = 2, .microbatches = m, .kind = zb_h1, .message = 3};
     for (int64_t c = 0; c < 8; c++) shape.times.push_back({10, 11, 9, 5});
     shape.times.back().forward += 9;
-    return timed_end(shape, all_stages(shape));
+    return timed_end(shape, make_schedules(shape));
   };
   for (const int64_t rest : {0, 1, 3})
     for (const int64_t rounds : {3, 6})

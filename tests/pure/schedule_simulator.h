@@ -216,12 +216,6 @@ class Simulator {
   std::string finding_;
 };
 
-inline std::vector<Actions> all_stages(const PipelineShape& shape) {
-  std::vector<Actions> lists;
-  for (int64_t s = 0; s < shape.stages; s++) lists.push_back(make_schedule(shape, s));
-  return lists;
-}
-
 inline Simulator simulator(const PipelineShape& shape, const std::vector<Actions>& lists) {
   std::vector<std::vector<int64_t>> slots;
   for (const Actions& list : lists) slots.push_back(live_microbatches(list, shape.virtual_stages));
@@ -233,7 +227,7 @@ inline std::string finding(const PipelineShape& shape, const std::vector<Actions
 }
 
 inline int64_t makespan(const PipelineShape& shape) {
-  Simulator s = simulator(shape, all_stages(shape));
+  Simulator s = simulator(shape, make_schedules(shape));
   EXPECT_EQ(s.run(), "") << words(shape);
   return s.makespan();
 }

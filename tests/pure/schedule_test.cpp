@@ -26,7 +26,7 @@ TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
     for (PipelineSchedule kind : {one_f_one_b, gpipe})
       for (int64_t active : std::set<int64_t>{0, 1, 2, 3, p, p + 1, m}) {
         const PipelineShape shape{p, v, m, active, kind};
-        Simulator s = simulator(shape, all_stages(shape));
+        Simulator s = simulator(shape, make_schedules(shape));
         ASSERT_EQ(s.run(), "") << words(shape);
         for (int64_t stage = 0; stage < p; stage++) {
           const int64_t bound = kind == gpipe ? m : v == 1 ? p - stage : 2 * p;
@@ -51,28 +51,28 @@ TEST(Schedule, EvaluationNeedsOneSlotAChunk) {
 }
 
 TEST(Schedule, KnownLists) {
-  EXPECT_EQ(words(make_schedule({.microbatches = 3}, 0)), "F0 B0 F1 B1 F2 B2");
-  EXPECT_TRUE(make_schedule({.stages = 2, .microbatches = 0}, 1).empty());
+  EXPECT_EQ(words(make_schedules({.microbatches = 3})[0]), "F0 B0 F1 B1 F2 B2");
+  EXPECT_TRUE(make_schedules({.stages = 2, .microbatches = 0})[1].empty());
   EXPECT_TRUE(forward_schedule({.stages = 2, .microbatches = 0}, 1).empty());
-  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 8}, 0)),
+  EXPECT_EQ(words(make_schedules({.stages = 4, .microbatches = 8})[0]),
             "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
-  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 8}, 2)),
+  EXPECT_EQ(words(make_schedules({.stages = 4, .microbatches = 8})[2]),
             "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
-  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 2}, 0)), "F0 F1 B0 B1");
-  EXPECT_EQ(words(make_schedule({.stages = 2, .microbatches = 3, .kind = gpipe}, 1)), "F0 F1 F2 B0 B1 B2");
-  EXPECT_EQ(words(make_schedule({.stages = 2, .microbatches = 3, .active_microbatches = 2, .kind = gpipe}, 0)),
+  EXPECT_EQ(words(make_schedules({.stages = 4, .microbatches = 2})[0]), "F0 F1 B0 B1");
+  EXPECT_EQ(words(make_schedules({.stages = 2, .microbatches = 3, .kind = gpipe})[1]), "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(words(make_schedules({.stages = 2, .microbatches = 3, .active_microbatches = 2, .kind = gpipe})[0]),
             "F0 F1 B0 B1 F2 B2");
-  EXPECT_EQ(words(make_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 2, .kind = gpipe}, 0)),
+  EXPECT_EQ(words(make_schedules({.stages = 2, .virtual_stages = 2, .microbatches = 2, .kind = gpipe})[0]),
             "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1");
-  EXPECT_EQ(words(make_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 4}, 0)),
+  EXPECT_EQ(words(make_schedules({.stages = 2, .virtual_stages = 2, .microbatches = 4})[0]),
             "F0 F1 F0.1 F1.1 F2 B0.1 F3 B1.1 F2.1 B0 F3.1 B1 B2.1 B3.1 B2 B3");
-  EXPECT_EQ(words(make_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 4}, 1)),
+  EXPECT_EQ(words(make_schedules({.stages = 2, .virtual_stages = 2, .microbatches = 4})[1]),
             "F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 F3 B1 F2.1 B2.1 F3.1 B3.1 B2 B3");
-  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 6, .kind = zb_h1}, 0)),
+  EXPECT_EQ(words(make_schedules({.stages = 4, .microbatches = 6, .kind = zb_h1})[0]),
             "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5");
-  EXPECT_EQ(words(make_schedule({.stages = 4, .microbatches = 6, .kind = zb_h1}, 3)),
+  EXPECT_EQ(words(make_schedules({.stages = 4, .microbatches = 6, .kind = zb_h1})[3]),
             "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5");
-  EXPECT_EQ(words(make_schedule({.microbatches = 2, .kind = zb_h1}, 0)), "F0 B0 F1 B1") << "alone: nobody to wait for";
+  EXPECT_EQ(words(make_schedules({.microbatches = 2, .kind = zb_h1})[0]), "F0 B0 F1 B1") << "alone: nobody to wait for";
   EXPECT_EQ(words(forward_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 3}, 1)),
             "F0 F1 F0.1 F1.1 F2 F2.1");
 }
@@ -83,7 +83,7 @@ TEST(Schedule, UnboundedIsTheListByWarmUpCounts) {
   for_each_size([&](int64_t p, int64_t v, int64_t m) {
     if (v > 1 && m % p != 0) return;
     for (int64_t stage = 0; stage < p; stage++) {
-      const Actions actions = make_schedule({p, v, m}, stage);
+      const Actions actions = make_schedules({p, v, m})[static_cast<size_t>(stage)];
       const int64_t warm_up = std::min(m * v, v == 1 ? p - stage - 1 : 2 * (p - stage - 1) + (v - 1) * p);
       const int64_t total = m * v;
       for (int64_t i = 0; i < 2 * total; i++) {
@@ -112,9 +112,9 @@ TEST(Schedule, Makespan) {
 }
 
 TEST(Schedule, LiveMicrobatches) {
-  EXPECT_EQ(live_microbatches(make_schedule({.stages = 4, .microbatches = 8}, 0), 1), std::vector<int64_t>{4});
-  EXPECT_EQ(live_microbatches(make_schedule({.stages = 4, .microbatches = 8}, 3), 1), std::vector<int64_t>{1});
-  EXPECT_EQ(live_microbatches(make_schedule({.stages = 2, .virtual_stages = 2, .microbatches = 4}, 1), 2),
+  EXPECT_EQ(live_microbatches(make_schedules({.stages = 4, .microbatches = 8})[0], 1), std::vector<int64_t>{4});
+  EXPECT_EQ(live_microbatches(make_schedules({.stages = 4, .microbatches = 8})[3], 1), std::vector<int64_t>{1});
+  EXPECT_EQ(live_microbatches(make_schedules({.stages = 2, .virtual_stages = 2, .microbatches = 4})[1], 2),
             (std::vector<int64_t>{3, 1}));
   EXPECT_EQ(live_microbatches({}, 2), (std::vector<int64_t>{1, 1}));
 }
@@ -125,7 +125,7 @@ TEST(Schedule, PlantedFaultsAreFound) {
   for (const PipelineShape& shape :
        {PipelineShape{4, 1, 6}, PipelineShape{3, 2, 5}, PipelineShape{2, 2, 4, 2}, PipelineShape{3, 2, 4, 2, gpipe},
         PipelineShape{1, 1, 3}, PipelineShape{3, 1, 5, 0, zb_h1}, PipelineShape{2, 2, 4, 0, zb_h1}}) {
-    const std::vector<Actions> good = all_stages(shape);
+    const std::vector<Actions> good = make_schedules(shape);
     ASSERT_EQ(finding(shape, good), "");
     const auto expect_found = [&](size_t stage, const Actions& bad) {
       std::vector<Actions> lists = good;
@@ -164,18 +164,18 @@ TEST(Schedule, FaultsAreFoundForWhatTheyAre) {
   using enum Action::Kind;
   // Each stage's list is good in itself, and they do not fit.
   const PipelineShape four{.stages = 4, .microbatches = 4};
-  std::vector<Actions> lists = all_stages(four);
-  lists[0] = make_schedule({.microbatches = 4}, 0);
+  std::vector<Actions> lists = make_schedules(four);
+  lists[0] = make_schedules({.microbatches = 4})[0];
   expect(finding(four, lists), "deadlock");
 
   const PipelineShape two{.stages = 2, .virtual_stages = 2, .microbatches = 2};
-  lists = all_stages(two);
+  lists = make_schedules(two);
   ASSERT_EQ(words(lists[1]), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1");
   std::swap(lists[1][1], lists[1][2]);
   expect(finding(two, lists), "stage 1, action 1 (F0.1): received microbatch 1 for chunk 1");
 
   PipelineShape bounded{.stages = 2, .microbatches = 4};
-  lists = all_stages(bounded);
+  lists = make_schedules(bounded);
   bounded.active_microbatches = 1;
   expect(finding(bounded, lists), "2 alive");
   expect(Simulator(bounded, lists, {{1}, {1}}).run(), "slot taken by 0");
@@ -192,10 +192,10 @@ TEST(Schedule, FaultsAreFoundForWhatTheyAre) {
 
 TEST(Schedule, ImpossibleShapes) {
   EXPECT_NE(message_of([] {
-              make_schedule({.stages = 1, .virtual_stages = 2}, 0);
+              make_schedules({.stages = 1, .virtual_stages = 2});
             }).find("a pipeline of 1 stages with 2 virtual stages"),
             std::string::npos);
-  EXPECT_EQ(message_of([] { make_schedule({.stages = 2}, 2); }), "stage 2 of a pipeline of 2");
+  EXPECT_EQ(message_of([] { forward_schedule({.stages = 2}, 2); }), "stage 2 of a pipeline of 2");
   EXPECT_NE(message_of([] { forward_schedule({.stages = 0}, 0); }).find("stages start at 1"), std::string::npos);
 }
 

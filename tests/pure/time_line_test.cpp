@@ -165,6 +165,7 @@ TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
   constexpr int stages = 4, microbatches = 6;
   const MeshShape mesh{.pipeline = stages};
   std::vector<std::vector<TraceEvent>> traces(stages);
+  const auto schedules = make_schedules({.stages = stages, .microbatches = microbatches});
   for (int stage = 0; stage < stages; stage++) {
     int id = 0;
     auto& trace = traces[static_cast<size_t>(stage)];
@@ -173,7 +174,7 @@ TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
       if (transfer == Transfer::recv) trace.push_back(wait(id));
       id++;
     };
-    for (const Action& a : make_schedule({.stages = stages, .microbatches = microbatches}, stage)) {
+    for (const Action& a : schedules[static_cast<size_t>(stage)]) {
       const bool forward = a.kind == Action::Kind::forward;
       const Channel channel = forward ? Channel::forward : Channel::backward;
       const int from = forward ? stage - 1 : stage + 1, to = forward ? stage + 1 : stage - 1;

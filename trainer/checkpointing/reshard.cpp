@@ -77,8 +77,7 @@ int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>&
 
 }  // namespace
 
-std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank) {
-  const Plan plan = make_plan(config, ranks, rank);
+std::vector<TensorShard> saved_shards(const Config& config, const Plan& plan) {
   const std::vector<UpdateRule::State> states = make_update_rule(config)->states();
   std::vector<TensorShard> shards;
   for (size_t u = 0; u < plan.units.size(); u++)
@@ -103,7 +102,9 @@ std::string reshard(const ReshardOptions& options) {
   check_complete(reader.manifest());
   const Config config = config_of(reader, options.overrides);
   std::vector<std::vector<TensorShard>> shards;
-  for (int rank = 0; rank < options.ranks; rank++) shards.push_back(saved_shards(config, options.ranks, rank));
+  const Pipeline pipeline = make_pipeline(config, mesh_shape(config, options.ranks));
+  for (int rank = 0; rank < options.ranks; rank++)
+    shards.push_back(saved_shards(config, make_plan(config, options.ranks, rank, pipeline)));
   std::vector<const TensorShard*> all;
   std::set<std::string> saved;
   for (const FileRecord& file : reader.manifest().files)

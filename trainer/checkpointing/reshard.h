@@ -8,6 +8,7 @@
 
 #include "configs/config.h"
 #include "kernels/tensor/tensor_shard.h"
+#include "trainer/layout/plan.h"
 
 namespace megalith {
 
@@ -19,8 +20,8 @@ struct ReshardOptions {
   int64_t memory = int64_t{64} << 20;    // bytes, at most, beside the two manifests
 };
 
-// Returns what `rank` of `ranks` saves, in the order of its file: the weights and the optimizer's state.
-std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank);
+// Returns what the plan's rank saves, in the order of its file: the weights and the optimizer's state.
+std::vector<TensorShard> saved_shards(const Config& config, const Plan& plan);
 
 // Writes what a run of the new layout would save right after loading the checkpoint: the same files, byte by byte, and
 // the same manifest except for checkpoint.directory. Moves tensors of any size in blocks that fit `memory`. A crash

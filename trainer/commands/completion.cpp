@@ -1,9 +1,10 @@
-// Makes completions for bash, zsh and fish from the parser and the configuration's keys. The scripts work alike: they
-// follow the words of the line to the command that is named last, and offer what may come next. What `megalith run`
-// starts is a command of its own.
+// Completion for bash, zsh and fish. Their scripts ask the program what may come next, which reads it off the parser
+// and the configuration's keys: `megalith completion bash --offers=LINES` prints it, a word a line. The first of LINES
+// is the word that is begun, the others are the words before it.
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "configs/config.h"
 #include "trainer/commands/command.h"
@@ -15,118 +16,76 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct Offers {
-  Words commands;                                      // "megalith train"
-  std::vector<std::pair<std::string, Words>> next;     // after "megalith train": "--shrink", ...
-  std::vector<std::pair<std::string, Words>> values;   // after "megalith generate --device": "auto", ...
-  Words keyed;                                         // commands that take keys of the configuration
-  Words keys;                                          // "run.device="
-  std::vector<std::pair<std::string, Words>> choices;  // of "run.device=": "run.device=auto", ...
+// Splits "auto|cuda|cpu"; other words are no choice.
+Words choices_in(const std::string& value) {
+  Words words;
+  std::istringstream in(value);
+  for (std::string word; std::getline(in, word, '|');) words.push_back(word);
+  return words.size() > 1 ? words : Words{};
+}
 
-  explicit Offers(const CLI::App& megalith) {
-    add(megalith);
-    for (const auto& [key, value] : key_values(Config{})) {
-      keys.push_back(key + "=");
-      Words words = choices_of(key);
-      for (std::string& word : words) word.insert(0, key + "=");
-      if (!words.empty()) choices.emplace_back(key + "=", words);
-    }
-  }
-
- private:
-  void add(const CLI::App& app) {
-    const std::string name = name_of(app);
-    Words words;
-    for (const CLI::App* command : commands_of(app)) {
-      words.push_back(command->get_name());
-      commands.push_back(name + " " + command->get_name());
-    }
-    for (const CLI::Option* option : options_of(app)) {
-      std::string of_value = value_of(*option);
-      const bool chosen = of_value.find('|') != std::string::npos;
-      std::ranges::replace(of_value, '|', ' ');
-      if (chosen && !option->nonpositional()) words.push_back(of_value);
-      for (const std::string& long_name : option->get_lnames()) {
-        words.push_back("--" + long_name);
-        if (chosen) values.emplace_back(name + " --" + long_name, Words{of_value});
+Words offers(const CLI::App& megalith, const std::string& begun, const Words& before) {
+  const auto begins_small = [](const std::string& word) { return !word.empty() && word[0] >= 'a' && word[0] <= 'z'; };
+  const CLI::App* command = &megalith;
+  const auto enter = [&](const std::string& word) {
+    // What `megalith run` starts is a command of its own.
+    if (name_of(*command) == "megalith run" && begins_small(word)) command = &megalith;
+  };
+  for (const std::string& word : before) {
+    enter(word);
+    for (const CLI::App* next : commands_of(*command))
+      if (next->get_name() == word) {
+        command = next;
+        break;
       }
-      if (option->get_name() == "overrides") keyed.push_back(name);
-    }
-    next.emplace_back(name, words);
-    for (const CLI::App* command : commands_of(app)) add(*command);
   }
-};
-
-// Returns 'megalith train' | 'megalith run', or with another separator.
-std::string patterns(const Words& words, const char* separator) {
-  return fmt::format("'{}'", fmt::join(words, fmt::format("'{}'", separator)));
+  enter(begun);
+  Words words;
+  for (const CLI::App* next : commands_of(*command)) words.push_back(next->get_name());
+  for (const CLI::Option* option : options_of(*command)) {
+    const Words choices = choices_in(value_of(*option));
+    if (!option->nonpositional()) words.insert(words.end(), choices.begin(), choices.end());
+    for (const std::string& name : option->get_lnames()) {
+      if (!before.empty() && before.back() == "--" + name && !choices.empty()) return choices;
+      words.push_back("--" + name);
+    }
+    if (option->get_name() != "overrides" || !begins_small(begun)) continue;
+    if (const size_t end = begun.find('='); end != std::string::npos) {
+      Words values = choices_of(begun.substr(0, end));
+      for (std::string& value : values) value.insert(0, begun.substr(0, end + 1));
+      if (!values.empty()) return values;
+    }
+    for (const auto& [key, value] : key_values(Config{})) words.push_back(key + "=");
+  }
+  return words;
 }
 
-// Returns what bash and zsh have in common: it sets `command` to the command that the words before `now` name, and
-// `offers` to what may come next. The caller's line makes `word` each of these words in turn.
-std::string posix_body(const Offers& all, const char* each_word) {
-  std::string next, values, choices;
-  for (const auto& [name, words] : all.next)
-    next += fmt::format("    '{}') offers='{}' ;;\n", name, fmt::join(words, " "));
-  for (const auto& [name, words] : all.values)
-    values += fmt::format("    '{}') offers='{}' ;;\n", name, fmt::join(words, " "));
-  for (const auto& [key, words] : all.choices)
-    choices += fmt::format("      {}*) offers='{}' ;;\n", key, fmt::join(words, " "));
-  return fmt::format(
-      R"(  {each_word}; do
-    [[ $command == 'megalith run' && $word == [a-z]* ]] && command=megalith
-    case "$command $word" in
-      {commands}) command="$command $word" ;;
-    esac
-  done
-  [[ $command == 'megalith run' && $now == [a-z]* ]] && command=megalith
-  case $command in
-{next}  esac
-  case $command in {keyed})
-    [[ $now == [a-z]* ]] && offers="$offers {keys}"
-    case $now in
-{choices}    esac ;;
-  esac
-  case "$command $before" in
-{values}  esac
-)",
-      fmt::arg("each_word", each_word), fmt::arg("commands", patterns(all.commands, " | ")), fmt::arg("next", next),
-      fmt::arg("keyed", patterns(all.keyed, " | ")), fmt::arg("keys", fmt::join(all.keys, " ")),
-      fmt::arg("choices", choices), fmt::arg("values", values));
-}
-
-}  // namespace
-
-std::string bash_completion(const CLI::App& megalith) {
-  // Split the line into words itself: bash's own words end at '=' as well.
-  return fmt::format(
-      R"(# Completion of megalith for bash: source <(megalith completion bash)
-_megalith() {{
-  local line=${{COMP_LINE:0:COMP_POINT}} command=megalith word offers= words
+constexpr const char* bash_script = R"sh(# Completion of megalith for bash: source <(megalith completion bash)
+_megalith() {
+  # Split the line into words here: bash's own words end at '=' as well.
+  local line=${COMP_LINE:0:COMP_POINT} words
   read -ra words <<< "$line"
   [[ $line == *[[:space:]] ]] && words+=('')
-  local last=$((${{#words[@]}} - 1))
-  local now=${{words[last]}} before=${{words[last - 1]}}
-{}  COMPREPLY=($(compgen -W "$offers" -- "$now"))
+  local last=$((${#words[@]} - 1))
+  local now=${words[last]}
+  local lines=$(printf '%s\n' "$now" "${words[@]:1:last - 1}")
+  COMPREPLY=($(compgen -W "$("${words[0]}" completion bash --offers="$lines" 2>/dev/null)" -- "$now"))
   [[ $now == -* ]] || COMPREPLY+=($(compgen -f -- "$now"))
-  [[ ${{#COMPREPLY[@]}} == 1 && $COMPREPLY == *= ]] && compopt -o nospace 2>/dev/null
-  [[ $now == *=* && $COMP_WORDBREAKS == *=* ]] && COMPREPLY=("${{COMPREPLY[@]#"${{now%=*}}="}}")
+  [[ ${#COMPREPLY[@]} == 1 && $COMPREPLY == *= ]] && compopt -o nospace 2>/dev/null
+  [[ $now == *=* && $COMP_WORDBREAKS == *=* ]] && COMPREPLY=("${COMPREPLY[@]#"${now%=*}="}")
   return 0
-}}
-complete -o default -F _megalith megalith
-)",
-      posix_body(Offers(megalith), "for word in \"${words[@]:1:last - 1}\""));
 }
+complete -o default -F _megalith megalith
+)sh";
 
-std::string zsh_completion(const CLI::App& megalith) {
-  return fmt::format(
-      R"(#compdef megalith
+constexpr const char* zsh_script = R"sh(#compdef megalith
 # Completion of megalith for zsh: this file as _megalith in a folder of $fpath, or, after compinit,
 # source <(megalith completion zsh)
-_megalith() {{
-  local command=megalith word offers= now=${{words[CURRENT]}} before=${{words[CURRENT-1]}}
+_megalith() {
+  local word now=${words[CURRENT]}
+  local lines=$(printf '%s\n' "$now" "${(@)words[2,CURRENT-1]}")
   local -a closed open
-{}  for word in ${{=offers}}; do
+  for word in ${(f)"$(${words[1]} completion zsh --offers="$lines" 2>/dev/null)"}; do
     if [[ $word == -* && $now != -* ]]; then continue; fi
     if [[ $word == *= ]]; then open+=($word); else closed+=($word); fi
   done
@@ -136,72 +95,42 @@ _megalith() {{
   (( found )) && return 0
   [[ $now == *=* ]] && compset -P '*='
   _files
-}}
-if [[ ${{funcstack[1]}} == _megalith ]]; then _megalith "$@"; else compdef _megalith megalith; fi
-)",
-      posix_body(Offers(megalith), "for word in \"${(@)words[2,CURRENT-1]}\""));
 }
+if [[ ${funcstack[1]} == _megalith ]]; then _megalith "$@"; else compdef _megalith megalith; fi
+)sh";
 
-std::string fish_completion(const CLI::App& megalith) {
-  const Offers all(megalith);
-  std::string next, values, choices;
-  for (const auto& [name, words] : all.next)
-    next += fmt::format("        case '{}'\n            set offers {}\n", name, fmt::join(words, " "));
-  for (const auto& [name, words] : all.values)
-    values += fmt::format("        case '{}'\n            set offers {}\n", name, fmt::join(words, " "));
-  for (const auto& [key, words] : all.choices)
-    choices += fmt::format("            case '{}*'\n                set offers {}\n", key, fmt::join(words, " "));
-  return fmt::format(
-      R"(# Completion of megalith for fish: megalith completion fish | source
+constexpr const char* fish_script = R"sh(# Completion of megalith for fish: megalith completion fish | source
 function __megalith_offers
     set -l words (commandline -opc)
     set -l now (commandline -ct)
-    set -l command megalith
-    set -l offers
-    for word in $words[2..-1]
-        if test "$command" = 'megalith run'; and string match -qr '^[a-z]' -- $word
-            set command megalith
-        end
-        switch "$command $word"
-            case {commands}
-                set command "$command $word"
-        end
-    end
-    if test "$command" = 'megalith run'; and string match -qr '^[a-z]' -- "$now"
-        set command megalith
-    end
-    switch $command
-{next}    end
-    switch $command
-        case {keyed}
-            if string match -qr '^[a-z]' -- "$now"
-                set offers $offers {keys}
-            end
-            switch "$now"
-{choices}            end
-    end
-    switch "$command $words[-1]"
-{values}    end
-    printf '%s\n' $offers
+    set -l lines (printf '%s\n' "$now" $words[2..-1] | string collect)
+    $words[1] completion fish --offers="$lines" 2>/dev/null
 end
 complete -c megalith -a '(__megalith_offers)'
-)",
-      fmt::arg("commands", patterns(all.commands, " ")), fmt::arg("next", next),
-      fmt::arg("keyed", patterns(all.keyed, " ")), fmt::arg("keys", fmt::join(all.keys, " ")),
-      fmt::arg("choices", choices), fmt::arg("values", values));
-}
+)sh";
+
+}  // namespace
 
 Command completion_command(CLI::App& cli) {
   auto* app =
       cli.add_subcommand("completion", "Print a script for shell completion: source <(megalith completion bash)");
-  auto shell = std::make_shared<std::string>();
+  auto shell = std::make_shared<std::string>(), lines = std::make_shared<std::string>();
   app->add_option("shell", *shell, "the shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish");
-  return {app, [&cli, shell] {
-            const auto script = *shell == "bash" ? bash_completion : *shell == "zsh" ? zsh_completion : fish_completion;
-            fmt::print("{}", script(cli));
+  const CLI::Option* asked = app->add_option("--offers", *lines, "what its script asks")->group("");
+  return {app, [&cli, shell, lines, asked] {
+            if (asked->count() == 0) {
+              fmt::print("{}", *shell == "bash" ? bash_script : *shell == "zsh" ? zsh_script : fish_script);
+              return 0;
+            }
+            std::istringstream in(*lines);
+            std::string begun;
+            std::getline(in, begun);
+            Words before;
+            for (std::string word; std::getline(in, word);) before.push_back(word);
+            fmt::print("{}\n", fmt::join(offers(cli, begun, before), "\n"));
             return 0;
           }};
 }

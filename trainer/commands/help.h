@@ -1,5 +1,5 @@
 // Makes what is told of commands and options from the parser: the text of --help, in lines of at most 80 characters,
-// completions for shells and the man page.
+// and the man page.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,11 +17,6 @@ std::string wrapped(const std::string& text);
 
 // Returns "megalith checkpoint export".
 std::string name_of(const CLI::App& app);
-
-// Return scripts for `source` that complete commands, options, keys of the configuration and words of choices.
-std::string bash_completion(const CLI::App& megalith);
-std::string zsh_completion(const CLI::App& megalith);
-std::string fish_completion(const CLI::App& megalith);
 
 // Returns the man page megalith(1) in the macros of man(7), without a date: the same program has the same page.
 std::string man_page(const CLI::App& megalith);

@@ -301,8 +301,28 @@ double BatchPlan::idle() const {
 
 DType stored_in(StorageType type) { return type == StorageType::fp32 ? DType::f32 : DType::bf16; }
 
-Plan make_plan(const Config& config, int num_ranks, int rank) {
+Pipeline make_pipeline(const Config& config, const MeshShape& mesh) {
   CHECK(config.model.vocab > 0, "model.vocab = 0: no tokenizer to take it from; set model.vocab or data.tokenizer");
+  Pipeline pipeline{.shape = {.stages = mesh.pipeline,
+                              .virtual_stages = config.parallel.virtual_stages,
+                              .microbatches = batch_plan(config, mesh, 0).num_microbatches(),
+                              .active_microbatches = config.parallel.active_microbatches,
+                              .kind = config.parallel.pipeline_schedule}};
+  check_steps_size(pipeline.shape);
+  pipeline.layers = layers_of_chunks(config, pipeline.shape.placement());
+  if (pipeline.shape.in_halves()) {
+    pipeline.shape.times = chunk_times(config, mesh, pipeline.layers);
+    pipeline.shape.message = message_time(config, mesh);
+  }
+  pipeline.schedules = make_schedules(pipeline.shape);
+  return pipeline;
+}
+
+Plan make_plan(const Config& config, int num_ranks, int rank) {
+  return make_plan(config, num_ranks, rank, make_pipeline(config, mesh_shape(config, num_ranks)));
+}
+
+Plan make_plan(const Config& config, int num_ranks, int rank, const Pipeline& pipeline) {
   Plan plan;
   plan.mesh = mesh_shape(config, num_ranks);
   plan.rank = rank;
@@ -346,20 +366,10 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
 
   set_memory(plan, config.memory);
   plan.pass.head_rows = head_rows(plan, config);
-  plan.pipeline = {.stages = plan.mesh.pipeline,
-                   .virtual_stages = config.parallel.virtual_stages,
-                   .microbatches = plan.batch.num_microbatches(),
-                   .active_microbatches = config.parallel.active_microbatches,
-                   .kind = config.parallel.pipeline_schedule};
-  check_steps_size(plan.pipeline);
-  const std::vector<int64_t> layers = layers_of_chunks(config, plan.pipeline.placement());
-  if (plan.pipeline.in_halves()) {
-    plan.pipeline.times = chunk_times(config, plan.mesh, layers);
-    plan.pipeline.message = message_time(config, plan.mesh);
-  }
+  plan.pipeline = pipeline.shape;
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
-  plan.schedule = make_schedule(plan.pipeline, stage);
-  plan.chunks = chunks_of_stage(layers, plan.pipeline.placement(), stage);
+  plan.schedule = pipeline.schedules[static_cast<size_t>(stage)];
+  plan.chunks = chunks_of_stage(pipeline.layers, pipeline.shape.placement(), stage);
   add_units(plan, config, model);
   offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;

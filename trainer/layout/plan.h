@@ -147,7 +147,18 @@ struct Plan {
 
 DType stored_in(StorageType type);
 
+// The pipeline of a run, which is the same on all ranks.
+struct Pipeline {
+  PipelineShape shape;
+  std::vector<int64_t> layers{};                 // of each chunk of the model
+  std::vector<std::vector<Action>> schedules{};  // of one step, by stage
+};
+// config.model.vocab must be set.
+Pipeline make_pipeline(const Config& config, const MeshShape& mesh);
+
 // config.model.vocab must be set. Where run.device is not "cpu", the plan is for GPUs.
 Plan make_plan(const Config& config, int num_ranks, int rank);
+// The same, of the run's pipeline, for callers that plan many ranks: searches for orders take most of the time.
+Plan make_plan(const Config& config, int num_ranks, int rank, const Pipeline& pipeline);
 
 }  // namespace megalith

@@ -93,8 +93,9 @@ DryRun dry_run(const Config& config, int num_ranks) {
   CHECK(num_ranks >= 1, "--ranks {}: at least one rank", num_ranks);
   DryRun run;
   run.mesh = mesh_shape(config, num_ranks);
+  const Pipeline pipeline = make_pipeline(config, run.mesh);
   for (int rank = 0; rank < num_ranks; rank++) {
-    Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
+    Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank, pipeline));
     run.memory.push_back(rehearsal.memory);
     run.sample_caches.push_back(rehearsal.sample_cache);
     run.process.push_back(process_memory(run.mesh, rank, rehearsal.trace, rehearsal.saved, 1));

@@ -14,11 +14,12 @@ StageDryRuns::Step dry_run_step(const Config& config, const StackProfile& stack,
                                 std::vector<MemorySizes>& memory) {
   StageDryRuns::Step step;
   const MeshShape mesh = mesh_shape(config, num_ranks);
+  const Pipeline pipeline = make_pipeline(config, mesh);
   memory.clear();
   for (int stage = 0; stage < mesh.pipeline; stage++) {
     int rank = 0;  // the first of the stage
     while (mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
-    Plan plan = make_plan(config, num_ranks, rank);
+    Plan plan = make_plan(config, num_ranks, rank, pipeline);
     plan.recompute_outputs = stack.recomputes_outputs;
     const Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
     step.stages.push_back(stage_trace(rank, rehearsal.trace, plan.pipeline.virtual_stages));

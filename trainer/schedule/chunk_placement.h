@@ -35,8 +35,6 @@ struct ChunkPlacement {
   int64_t messages_under_way(int64_t live) const {
     return v_shaped ? std::min<int64_t>(live, 2) : virtual_stages > 1 ? live : 1;
   }
-
-  bool operator==(const ChunkPlacement&) const = default;
 };
 
 }  // namespace megalith

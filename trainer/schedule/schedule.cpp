@@ -1,7 +1,6 @@
 #include "trainer/schedule/schedule.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "kernels/system/check.h"
 #include "trainer/schedule/schedule_lists.h"
@@ -12,7 +11,7 @@ namespace {
 
 using Kind = Action::Kind;
 
-void check(const PipelineShape& shape, int64_t stage) {
+void check(const PipelineShape& shape) {
   CHECK(shape.stages > 0 && shape.virtual_stages > 0 && shape.microbatches >= 0 && shape.active_microbatches >= 0 &&
             (shape.stages > 1 || shape.virtual_stages == 1),
         "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, one "
@@ -24,12 +23,6 @@ void check(const PipelineShape& shape, int64_t stage) {
             (shape.kind == PipelineSchedule::zb_v && shape.active_microbatches >= shape.stages),
         "{} active microbatches in a V of {} stages: zb_v takes as many as stages or more", shape.active_microbatches,
         shape.stages);
-  CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
-}
-
-std::vector<Actions> all_stages(const PipelineShape& shape) {
-  std::vector<Actions> lists = is_v_shaped(shape.kind) ? v_lists(shape) : whole_backward_lists(shape);
-  return shape.in_halves() ? with_weight_halves(shape, lists) : lists;
 }
 
 }  // namespace
@@ -56,20 +49,15 @@ Actions only_existing(Actions actions, int64_t microbatches) {
   return actions;
 }
 
-// The stages of a pipeline are asked for one after the other, and made together.
-Actions make_schedule(const PipelineShape& shape, int64_t stage) {
-  check(shape, stage);
-  thread_local std::optional<PipelineShape> made;
-  thread_local std::vector<Actions> lists;
-  if (made != shape) {
-    lists = all_stages(shape);
-    made = shape;
-  }
-  return lists[static_cast<size_t>(stage)];
+std::vector<Actions> make_schedules(const PipelineShape& shape) {
+  check(shape);
+  std::vector<Actions> lists = is_v_shaped(shape.kind) ? v_lists(shape) : whole_backward_lists(shape);
+  return shape.in_halves() ? with_weight_halves(shape, lists) : lists;
 }
 
 Actions forward_schedule(const PipelineShape& shape, int64_t stage) {
-  check(shape, stage);
+  check(shape);
+  CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
   if (is_v_shaped(shape.kind)) return v_forwards(shape, stage);
   return only_existing(in_groups(Kind::forward, shape, shape.stages), shape.microbatches);
 }

@@ -1,7 +1,7 @@
 // A schedule is a list of actions that a stage of the pipeline obeys, and a pure function of the numbers it is made
 // from. chunk_placement.h says which chunks of the model's layers a stage runs.
 //
-// Laws, of every list that make_schedule returns:
+// Laws, of every list that make_schedules returns:
 // - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
 //   half for the gradient of the input and, later, one for those of the weights.
 // - Each chunk takes its microbatches in ascending order, both ways, and the last backward of a chunk is that of the
@@ -34,7 +34,6 @@ struct Action {
 // of its gradient over ranks, which follows its last half for weights and is beside all work.
 struct ChunkTimes {
   int64_t forward = 1, input = 1, weights = 1, sum = 0;
-  bool operator==(const ChunkTimes&) const = default;
 };
 
 struct PipelineShape {
@@ -56,10 +55,9 @@ struct PipelineShape {
   ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
   // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
   bool in_halves() const { return has_halves(kind) && stages > 1; }
-  bool operator==(const PipelineShape&) const = default;
 };
 
-// One training step of one stage. One stage alone: F0 B0 F1 B1 ...
+// Returns one training step of each stage. One stage alone: F0 B0 F1 B1 ...
 //
 // one_f_one_b: Narayanan et al., arXiv 2104.04473, section 2.2: forwards to warm up, then one forward, one backward,
 // then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
@@ -77,7 +75,7 @@ struct PipelineShape {
 // 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of
 // 6 * (stages - 1) of 1f1b with as many layers a stage. Stages keep the order of that case, or one that a search finds
 // to be faster; under zb_v with more memory where active_microbatches is above `stages`.
-std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
+std::vector<std::vector<Action>> make_schedules(const PipelineShape& shape);
 
 // Evaluation: forwards only, in groups of `stages`, or in a V by turns. Nothing stays alive, and one slot a chunk is
 // enough for any number of microbatches.

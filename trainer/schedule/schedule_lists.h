@@ -1,4 +1,4 @@
-// This is what make_schedule puts schedules together from. Lists are those of all stages, in their order.
+// This is what make_schedules puts schedules together from. Lists are those of all stages, in their order.
 #pragma once
 
 #include <limits>

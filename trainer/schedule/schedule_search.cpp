@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "trainer/schedule/known_choices.h"
 #include "trainer/schedule/schedule_drain.h"
 
 namespace megalith {
@@ -124,11 +123,6 @@ OrderChoice longer(OrderChoice choice, const PipelineShape& shape, int64_t by) {
   return choice;
 }
 
-OrderChoice choice_for(const PipelineShape& shape, const HeldChunks& most) {
-  static KnownChoices<OrderChoice> known;
-  return known.of(shape, {most.chunks, most.memory}, [&] { return OrderSearch(shape, most).run(); });
-}
-
 }  // namespace
 
 int64_t least_time(const PipelineShape& shape) {
@@ -156,7 +150,7 @@ std::optional<std::vector<Actions>> search_order(const PipelineShape& shape, con
   if (shape.microbatches == 0 || time <= least_time(shape)) return std::nullopt;
   PipelineShape searched = shape;
   searched.microbatches = short_step(shape);
-  OrderChoice choice = choice_for(searched, most);
+  OrderChoice choice = OrderSearch(searched, most).run();
   if (choice.forwards.empty()) return std::nullopt;
   choice = longer(std::move(choice), shape, shape.microbatches - searched.microbatches);
   const ChosenOrder order(shape, most, choice, time - 1);

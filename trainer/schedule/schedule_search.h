@@ -17,8 +17,8 @@ HalvesRun in_given_order(const PipelineShape& shape, const std::vector<Actions>&
 // as there are stages; more or fewer forwards before the first backward; forwards and backwards that a stage swaps
 // where one comes late; and when a stage does a half for weights rather than wait. It is a local search by drawn
 // changes, from a seed that never changes. Active microbatches must be unbounded. Returns lists, by stage, that take
-// less than `time` and hold no more on any stage than `most`; nothing where it finds none. What has been found for
-// other lengths of the same step is known, for a step of many microbatches repeats what a short one does.
+// less than `time` and hold no more on any stage than `most`; nothing where it finds none. It searches on a
+// short step, whose order a step of many microbatches repeats.
 std::optional<std::vector<Actions>> search_order(const PipelineShape& shape, const HeldChunks& most, int64_t time);
 
 // The same for a V, whose chunks have channels of their own, so that each stage does what can begin first: it tries

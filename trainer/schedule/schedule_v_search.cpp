@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/schedule/known_choices.h"
 #include "trainer/schedule/schedule_drain.h"
 #include "trainer/schedule/schedule_search.h"
 
@@ -119,11 +118,9 @@ int64_t short_v_step(const PipelineShape& shape) {
 std::optional<std::vector<Actions>> search_v_order(const PipelineShape& shape, const std::vector<Actions>& given,
                                                    int64_t time) {
   if (shape.microbatches == 0 || time <= least_time(shape)) return std::nullopt;
-  static KnownChoices<VChoice> known;
   PipelineShape searched = shape;
   searched.microbatches = short_v_step(shape);
-  const VChoice choice = known.of(
-      searched, {}, [&] { return VSearch(searched, in_given_order(searched, v_lists(searched)).lists).run(); });
+  const VChoice choice = VSearch(searched, in_given_order(searched, v_lists(searched)).lists).run();
   const ChunkOrders orders(shape.microbatches);
   HalvesRule rule = rule_of(shape, given);
   rule.limit = time - 1;
