@@ -15,9 +15,8 @@ struct Turns {
   int32_t of(int64_t microbatch) const { return first + as_number(microbatch % count); }
 };
 
-// The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
-// the others are worked on: one that comes, and those that may be on their way (ChunkPlacement::messages_under_way).
-// Where a V turns, two chunks share what would be messages.
+// The memory of a chunk. ChunkPlacement says how many residuals there are, so that messages travel while others are
+// worked on. Where a V turns, two chunks share what would be messages.
 struct ChunkMemory {
   Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
   Turns slots;                       // microbatches alive

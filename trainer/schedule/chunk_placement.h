@@ -29,12 +29,22 @@ struct ChunkPlacement {
   // Returns whether the chunk's output is the input of another chunk of the same stage.
   bool turns_after(int64_t model_chunk) const { return v_shaped && model_chunk + 1 == stages; }
 
-  // Returns for how many messages of a chunk that are on their way its stage has memory while it goes on, where so many
-  // microbatches are alive: as many as the next stage may fall behind, which may first have to do other chunks. In a V
-  // it takes two as they come.
+  // A stage works on while its messages are on their way. So a chunk of which `live` microbatches are alive has memory
+  // for this many residuals at once:
+  // - of messages under way, as many as the next stage may fall behind, which may first have to do other chunks; in a V
+  //   that stage takes two as they come;
+  // - of inputs, those alive and one that arrives;
+  // - of outputs, one that is computed and those under way;
+  // - of gradients, one that arrives, one that is computed and those under way.
   int64_t messages_under_way(int64_t live) const {
     return v_shaped ? std::min<int64_t>(live, 2) : virtual_stages > 1 ? live : 1;
   }
+  int64_t inputs(int64_t live) const { return live + 1; }
+  int64_t outputs(int64_t live) const { return 1 + messages_under_way(live); }
+  int64_t gradients(int64_t live) const { return 2 + messages_under_way(live); }
+  // Where a V turns, a gradient stays from one chunk to the other: of the one that is computed there are `most` at
+  // once.
+  int64_t gradients_at_turn(int64_t live, int64_t most) const { return gradients(live) - 1 + most; }
 };
 
 }  // namespace megalith

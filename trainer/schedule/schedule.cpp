@@ -73,4 +73,17 @@ std::vector<int64_t> live_microbatches(const Actions& schedule, int64_t virtual_
   return live;
 }
 
+MostAtTurn most_at_turn(const Actions& schedule) {
+  MostAtTurn most;
+  int64_t outputs = 0, gradients = 0;
+  for (const Action& a : schedule) {
+    const bool forward = a.kind == Kind::forward;
+    if (a.kind == Kind::backward_weight || (forward && a.chunk == 1)) continue;
+    if (forward || a.chunk == 1) outputs += forward ? 1 : -1;
+    if (!forward) gradients += a.chunk == 1 ? 1 : -1;
+    most = {std::max(most.outputs, outputs), std::max(most.gradients, gradients)};
+  }
+  return most;
+}
+
 }  // namespace megalith

@@ -85,5 +85,11 @@ std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
 // halves the backward is that for inputs or, with `weights`, that for weights.
 std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages,
                                        bool weights = false);
+// The most residuals at once where a V turns, and at least 1: of outputs, each of which stays from the forward of chunk
+// 0 to the backward of chunk 1, which has it for its input; and of gradients, from that backward to the one of chunk 0.
+struct MostAtTurn {
+  int64_t outputs = 1, gradients = 1;
+};
+MostAtTurn most_at_turn(const std::vector<Action>& schedule);
 
 }  // namespace megalith

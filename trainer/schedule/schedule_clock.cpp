@@ -125,9 +125,9 @@ class HalvesClock {
     const int64_t comes =
         chunk == 0 ? s.time : arrival(s, chunk - 1, chunk, at(forward_ends_, chunk - 1, a.microbatch));
     if (!rule_.waits_for_room) return std::max(s.time, comes);
-    const int64_t alive = rule.most_alive[c], behind = placement_.messages_under_way(alive);
+    const int64_t alive = rule.most_alive[c];
     return std::max({s.time, comes, received(Kind::backward_input, chunk, a.microbatch - alive),
-                     received(Kind::forward, chunk, a.microbatch - 1 - behind)});
+                     received(Kind::forward, chunk, a.microbatch - placement_.outputs(alive))});
   }
   int64_t input_time(size_t stage, const Action& a) {
     const StageState& s = stages_[stage];
@@ -136,11 +136,11 @@ class HalvesClock {
     const bool last = chunk + 1 == placement_.num_chunks();
     const int64_t comes = last ? s.time : arrival(s, chunk + 1, chunk, at(input_ends_, chunk + 1, a.microbatch));
     if (!rule_.waits_for_room) return std::max(s.time, comes);
-    const int64_t alive = rule_.stages[stage].most_alive[static_cast<size_t>(a.chunk)],
-                  behind = placement_.messages_under_way(alive);
+    const int64_t alive = rule_.stages[stage].most_alive[static_cast<size_t>(a.chunk)];
     // Where a V turns, the gradient stays where it is for the next chunk, which sends it.
     const int64_t sender = chunk > 0 && placement_.turns_after(chunk - 1) ? chunk - 1 : chunk;
-    return std::max({s.time, comes, received(Kind::backward_input, sender, a.microbatch - 2 - behind)});
+    return std::max(
+        {s.time, comes, received(Kind::backward_input, sender, a.microbatch - placement_.gradients(alive))});
   }
   Start start_of(Kind kind, size_t stage) {
     const Queues& queues = kind == Kind::forward ? stages_[stage].forwards : stages_[stage].inputs;

@@ -25,7 +25,8 @@ class Drain {
         at(a.kind, placement_.model_chunk(static_cast<int64_t>(stage), a.chunk), a.microbatch) = i;
       }
     }
-    if (placement_.v_shaped) gradients_at_turn_ = gradients_at_turn(lists.back());
+    if (placement_.v_shaped)
+      gradients_at_turn_ = placement_.gradients_at_turn(live_.back().front(), most_at_turn(lists.back()).gradients);
   }
 
   bool run() {
@@ -67,8 +68,7 @@ class Drain {
     if (a.kind == Kind::forward)
       return (chunk == 0 || is_done(Kind::forward, chunk - 1, k)) &&
              is_received(Kind::backward_input, chunk - 1, k - live) &&
-             (placement_.turns_after(chunk) ||
-              is_received(Kind::forward, chunk + 1, k - 1 - placement_.messages_under_way(live)));
+             (placement_.turns_after(chunk) || is_received(Kind::forward, chunk + 1, k - placement_.outputs(live)));
     return chunk + 1 == placement_.num_chunks() ? is_done(Kind::forward, chunk, k)
                                                 : is_done(Kind::backward_input, chunk + 1, k);
   }
@@ -78,19 +78,7 @@ class Drain {
     if (chunk > 0 && placement_.turns_after(chunk - 1))
       return is_received(Kind::backward_input, chunk - 2, a.microbatch - gradients_at_turn_);
     const int64_t live = live_[stage][static_cast<size_t>(a.chunk)];
-    return is_received(Kind::backward_input, chunk - 1, a.microbatch - 2 - placement_.messages_under_way(live));
-  }
-
-  // Where a V turns, a gradient stays in memory from one chunk to the other, and until that chunk's is received
-  // (chunk_memory.cpp).
-  int64_t gradients_at_turn(const Actions& list) const {
-    int64_t most = 1, now = 0;
-    for (const Action& a : list) {
-      if (a.kind != Kind::backward_input) continue;
-      now += a.chunk == 1 ? 1 : -1;
-      most = std::max(most, now);
-    }
-    return 1 + most + placement_.messages_under_way(live_.back().front());
+    return is_received(Kind::backward_input, chunk - 1, a.microbatch - placement_.gradients(live));
   }
 
   const ChunkPlacement placement_;

@@ -6,8 +6,8 @@
 namespace megalith {
 
 // Follows the lists as stages do whose sends end only once their receiver has come to them: a forward waits until what
-// was last sent from its slot is received, and until its output, of which a stage has one more than may be under way,
-// is free; so does what a half for inputs receives (program.cpp). Returns whether all come to their ends.
+// was last sent from its slot is received, and until one of its outputs is free; so does what a half for inputs
+// receives (ChunkPlacement::outputs and gradients). Returns whether all come to their ends.
 bool come_to_their_ends(const PipelineShape& shape, const std::vector<Actions>& lists);
 
 }  // namespace megalith
