@@ -158,7 +158,7 @@ TEST(Reshard, TakesLittleMemory) {
   if (session().size() > 1) GTEST_SKIP() << "one process does it";
   const test::TemporaryFolder folder;
   const std::string source = write_large(folder / "one");
-  constexpr int64_t usual = ReshardOptions{}.memory, little = 6 << 20;
+  const int64_t usual = ReshardOptions{}.memory, little = 6 << 20;
   std::map<int64_t, std::string> written;
   for (const int64_t memory : {usual, little}) {
     const auto work = [&] {

@@ -43,7 +43,7 @@ Words offers(const CLI::App& megalith, const std::string& begun, const Words& be
   Words words;
   for (const CLI::App* next : commands_of(*command)) words.push_back(next->get_name());
   for (const CLI::Option* option : options_of(*command)) {
-    const Words choices = choices_in(value_of(*option));
+    Words choices = choices_in(value_of(*option));
     if (!option->nonpositional()) words.insert(words.end(), choices.begin(), choices.end());
     for (const std::string& name : option->get_lnames()) {
       if (!before.empty() && before.back() == "--" + name && !choices.empty()) return choices;

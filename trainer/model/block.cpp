@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/elementwise/residual.h"
@@ -17,9 +16,6 @@ double residual_std(const ModelConfig& config) {
   if (config.initial_output_std > 0) return config.initial_output_std;
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
-
-template <class Layer>
-using GradientsOf = typename std::remove_cvref_t<Layer>::Gradients;
 
 std::string begin_layer(Declarations& model, int64_t layer) {
   model.begin_unit(fmt::format("block {}", layer));
@@ -161,10 +157,11 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
-  // Returns the gradient of what a layer normed before it entered, from that of what it added to the residual.
-  const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, Tensor dout, Tensor dproduct) {
-    InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, dout, Edge::Cut::pieces);
-    const GradientsOf<decltype(layer)> g{left.rows(), dproduct};
+  // Returns the gradient of `normed`, which entered the layer, from that of what the layer added to the residual:
+  // g.dout has the rows that are here.
+  const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, auto g) {
+    InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, g.dout, Edge::Cut::pieces);
+    g.dout = left.rows();
     // It travels beside the products of the layer's weights, or else beside the product that makes it.
     if (kept) return layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::pieces).all();
     InPieces x = c.edge.begin_enter(c.s, c.scratch, normed, Edge::Cut::whole);
@@ -178,8 +175,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty())
       launch(c.s, ResidualBackward{.dh = dh, .db = bias, .dy = dy, .dropout = c.dropout_at(feed_forward_site_)});
-    const Tensor dproduct = kept ? kept->feed_forward.dfc : like(a.feed_forward.fc);
-    const Tensor dnorm = back_through(feed_forward_, a.feed_forward, a.norm_2.y, dh, dproduct);
+    const FeedForward::Gradients g{dh, kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
+    const Tensor dnorm = back_through(feed_forward_, a.feed_forward, a.norm_2.y, g);
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
       launch(c.s, ResidualBackward{.dh = branch.h, .db = branch.bias, .dy = dy, .dropout = branch.dropout});
@@ -190,8 +187,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(attention'(dattention))
     const auto scope_of_branch = c.scratch.scope();
-    const Tensor dproduct = kept ? kept->attention.dqkv : like(a.attention.qkv);
-    const Tensor dnorm = back_through(attention_, a.attention, a.norm_1.y, next, dproduct);
+    const Attention::Gradients g{next, kept ? kept->attention.dqkv : like(a.attention.qkv)};
+    const Tensor dnorm = back_through(attention_, a.attention, a.norm_1.y, g);
     norm_1_.backward(c, w, a.norm_1, dw, dy, dnorm, a.x);
   }
 }
