@@ -107,6 +107,7 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
   std::map<std::pair<int64_t, int64_t>, std::string> tracks;
   std::map<int64_t, std::map<std::string, double>> time;  // by process and account, of spans outside of all others
   std::map<int64_t, std::map<std::string, int>> names;    // by process
+  std::map<int64_t, std::map<std::string, int>> ops;      // the same, of those that compute
   std::map<int64_t, double> step_seconds;
   for (const nlohmann::json& e : trace["traceEvents"]) {
     if (e["name"] == "process_name") processes[e["pid"]] = e["args"]["name"];
@@ -114,13 +115,14 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
     if (e["ph"] != "X") continue;
     const std::string name = e["name"];
     names[e["pid"]][name]++;
+    for (const char* computes : {"GEMM", "attention", "elementwise", "optimizer"})
+      if (e["tid"] == 0 && e["cat"] == computes) ops[e["pid"]][name]++;
     if (name.starts_with("step "))
       step_seconds[e["pid"]] += e["dur"].get<double>() * 1e-6;
     else if (e["tid"] == 0)
       time[e["pid"]][e["cat"]] += e["dur"].get<double>() * 1e-6;
   }
   ASSERT_EQ(processes.size(), 6u) << "four ranks, two predicted stages";
-  double all = 0;
   for (int64_t rank = 0; rank < 4; rank++) {
     EXPECT_TRUE(processes[rank].starts_with(fmt::format("rank {} (", rank))) << processes[rank];
     EXPECT_EQ(names[rank]["step 2"] + names[rank]["step 3"], 2);
@@ -132,13 +134,12 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
       EXPECT_TRUE(lanes.contains(lane)) << "rank " << rank << " has no track " << lane;
     double accounted = 0;
     for (const auto& [account, seconds] : time[rank]) accounted += seconds;
-    all += step_seconds[rank];
     EXPECT_LE(accounted, step_seconds[rank] * 1.001);
-    EXPECT_GT(accounted, step_seconds[rank] * 0.85) << "ops and waits fill the step";
   }
   for (int64_t stage = 0; stage < 2; stage++) {
     EXPECT_EQ(processes[4 + stage], fmt::format("predicted, stage {}", stage));
-    EXPECT_EQ(names[4 + stage]["attention_forward"], names[0]["attention_forward"]) << "of as many steps";
+    EXPECT_GT(ops[4 + stage].size(), 10u);
+    EXPECT_EQ(ops[4 + stage], ops[2 * stage]) << "every op of as many steps";
   }
   // The same steps as in the metrics, by the same names; setting the clocks is a part of the first.
   std::map<std::string, double> told;
