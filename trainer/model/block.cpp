@@ -157,12 +157,11 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
-  // Returns the gradient of `normed`, which entered the layer, from that of what the layer added to the residual:
-  // g.dout has the rows that are here.
+  // Returns the gradient of the layer's input `normed` from that of its output, of which g.dout has the local rows.
   const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, auto g) {
     InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, g.dout, Edge::Cut::pieces);
     g.dout = left.rows();
-    // It travels beside the products of the layer's weights, or else beside the product that makes it.
+    // The transfer of the result overlaps, in pieces, the product that computes it, or else the weights' gradients.
     if (kept) return layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::pieces).all();
     InPieces x = c.edge.begin_enter(c.s, c.scratch, normed, Edge::Cut::whole);
     InPieces entered = layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::whole);

@@ -73,9 +73,9 @@ class Block {
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
   InPieces enter(const Context& c, InPieces x) const;
-  // Fills mid, and norm_2, whose output it returns, from what the attention adds to the residual.
+  // Fills mid and norm_2 from h, the attention's output, and returns the output of norm_2.
   InPieces add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const;
-  // Writes y from what the feed-forward layer adds.
+  // Writes y = mid + h, the output of the feed-forward layer.
   void add_feed_forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, InPieces h) const;
 
   // Both halves, the gradients of weights as soon as they can be; or with `kept`, what backward_weight() needs, the

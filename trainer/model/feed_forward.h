@@ -38,8 +38,8 @@ class FeedForward {
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
   // Returns the gradient of what entered the branch (R, C), in scratch; reads g.dout, which is `dout`, and fills the
-  // rest of g. `cut`: Cut::whole if work for its transfer to run beside follows. dw is here as in Attention's; nothing
-  // of it is a gradient of this half.
+  // rest of g. `cut`: Cut::whole if work for its transfer to run beside follows. dw is as in Attention's: this half
+  // adds nothing to it.
   InPieces backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                           const Gradients& g, InPieces dout, Edge::Cut cut) const;
   // dw accumulates; unless `add`, its matrices are written. g is ready; x (N, C) as in the forward pass, awaited when

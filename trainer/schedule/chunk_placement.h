@@ -29,21 +29,20 @@ struct ChunkPlacement {
   // Returns whether the chunk's output is the input of another chunk of the same stage.
   bool turns_after(int64_t model_chunk) const { return v_shaped && model_chunk + 1 == stages; }
 
-  // A stage works on while its messages are on their way. So a chunk of which `live` microbatches are alive has memory
-  // for this many residuals at once:
-  // - of messages under way, as many as the next stage may fall behind, which may first have to do other chunks; in a V
-  //   that stage takes two as they come;
-  // - of inputs, those alive and one that arrives;
-  // - of outputs, one that is computed and those under way;
-  // - of gradients, one that arrives, one that is computed and those under way.
+  // A stage continues to work while its messages travel. So a chunk that has `live` microbatches alive has memory for
+  // this many residuals at once:
+  // - messages under way: as many as the next stage may lag by, since it may have to run other chunks first; in a V
+  //   that stage receives two as they come;
+  // - inputs: those alive and one that arrives;
+  // - outputs: one that is computed and those under way;
+  // - gradients: one that arrives, one that is computed and those under way.
   int64_t messages_under_way(int64_t live) const {
     return v_shaped ? std::min<int64_t>(live, 2) : virtual_stages > 1 ? live : 1;
   }
   int64_t inputs(int64_t live) const { return live + 1; }
   int64_t outputs(int64_t live) const { return 1 + messages_under_way(live); }
   int64_t gradients(int64_t live) const { return 2 + messages_under_way(live); }
-  // Where a V turns, a gradient stays from one chunk to the other: of the one that is computed there are `most` at
-  // once.
+  // Where a V turns, a gradient stays in memory from one chunk to the other, so that up to `most` are computed at once.
   int64_t gradients_at_turn(int64_t live, int64_t most) const { return gradients(live) - 1 + most; }
 };
 

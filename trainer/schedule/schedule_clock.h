@@ -1,5 +1,6 @@
-// All stages of a pipeline against one clock, whose backward passes have two halves: what each stage does in which
-// order, by a rule that says what it would rather do. What has run in some order of time cannot deadlock.
+// Runs all stages of a pipeline against one clock: a rule says which action a stage prefers, and the clock finds the
+// order in which it executes them. Backward passes have two halves; a whole one is a half for inputs, and a half for
+// weights that takes no time. An order that has run on a clock cannot deadlock.
 #pragma once
 
 #include <vector>
