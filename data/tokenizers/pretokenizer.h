@@ -17,8 +17,8 @@
 
 namespace megalith {
 
-// Returns whether a pattern of a tokenizer.json is the one above, as it stands or as tiktoken spells it. Other
-// spellings are patterns like any other (text_pattern.h), which find the same pre-tokens, slower.
+// Returns whether a pattern of a tokenizer.json is the one above, in this spelling or in tiktoken's. Any other spelling
+// runs as a pattern (text_pattern.h), which finds the same pre-tokens more slowly.
 bool is_gpt2_pattern(std::string_view pattern);
 
 enum class CharClass : uint8_t { other, letter, number, space };

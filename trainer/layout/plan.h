@@ -158,7 +158,7 @@ Pipeline make_pipeline(const Config& config, const MeshShape& mesh);
 
 // config.model.vocab must be set. Where run.device is not "cpu", the plan is for GPUs.
 Plan make_plan(const Config& config, int num_ranks, int rank);
-// The same, of the run's pipeline, for callers that plan many ranks: searches for orders take most of the time.
+// The same for callers that plan many ranks: they make the run's pipeline once, since searches for orders take long.
 Plan make_plan(const Config& config, int num_ranks, int rank, const Pipeline& pipeline);
 
 }  // namespace megalith
