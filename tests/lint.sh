@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails, with the places, where clang-tidy 14 has something to say (.clang-tidy) about lines that changed since BASE, or,
-# without one, since four hours before the last commit. Skips (77) where that version, Debian 12's, or the history is
+# without one, since three hours before the last commit. Skips (77) where that version, Debian 12's, or the history is
 # not there.  lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,9 +8,9 @@ command -v clang-tidy-14 clang-tidy-diff-14.py >/dev/null || { echo "skipped: th
 if [ $# -eq 1 ]; then
   base=$1
 else
-  base=$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 4 * 3600))" HEAD 2>/dev/null) || true
+  base=$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 3 * 3600))" HEAD 2>/dev/null) || true
 fi
-git cat-file -e "$base^{commit}" 2>/dev/null || { echo "skipped: git has no commit ${base:-that is older than four hours} here"; exit 77; }
+git cat-file -e "$base^{commit}" 2>/dev/null || { echo "skipped: git has no commit ${base:-that is older than three hours} here"; exit 77; }
 # A command for each file, where the build may join files.
 cmake --preset cpu -B build/lint -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 sed -i 's/-ffold-simple-inlines//g; s/--param ggc-min-heapsize=[0-9]*//g' build/lint/compile_commands.json  # GCC's alone

@@ -79,15 +79,15 @@ InPieces Block::enter(const Context& c, InPieces x) const {
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
+  const auto scope = c.scratch.scope();
   {  // mid = x + attention(norm_1(x)),  fed = norm_2(mid)
-    auto scope = std::make_shared<Arena::Scope>(c.scratch);
+    auto of_attention = std::make_shared<Arena::Scope>(c.scratch);
     InPieces h = attention_.forward(c, w, a.attention, enter(c, norm_1_.forward(c, w, a.norm_1, a.x)), cache);
     InPieces normed = add_attention(c, w, a, std::move(h));
-    normed.hold(std::move(scope));
+    normed.hold(std::move(of_attention));
     feed_forward_.forward(c, w, a.feed_forward, enter(c, std::move(normed)));
   }
   if (y.empty()) return;
-  const auto scope = c.scratch.scope();
   add_feed_forward(c, w, a, y, feed_forward_.output(c, w, a.feed_forward));  // y = mid + feed_forward(fed)
 }
 
