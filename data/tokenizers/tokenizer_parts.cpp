@@ -1,10 +1,10 @@
 #include "data/tokenizers/tokenizer_parts.h"
-#include "data/tokenizers/pretokenizer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "data/tokenizers/pretokenizer.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
 

@@ -107,7 +107,8 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
   std::map<std::pair<int64_t, int64_t>, std::string> tracks;
   std::map<int64_t, std::map<std::string, double>> time;  // by process and account, of spans outside of all others
   std::map<int64_t, std::map<std::string, int>> names;    // by process
-  std::map<int64_t, std::map<std::string, int>> ops;      // the same, of those that compute
+  std::map<int64_t, std::map<std::string, int>> ops;      // the same of ops and of waits for tensor-parallel sums
+  std::map<int64_t, int> stage_waits;                     // a prediction names them otherwise
   std::map<int64_t, double> step_seconds;
   for (const nlohmann::json& e : trace["traceEvents"]) {
     if (e["name"] == "process_name") processes[e["pid"]] = e["args"]["name"];
@@ -115,8 +116,9 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
     if (e["ph"] != "X") continue;
     const std::string name = e["name"];
     names[e["pid"]][name]++;
-    for (const char* computes : {"GEMM", "attention", "elementwise", "optimizer"})
-      if (e["tid"] == 0 && e["cat"] == computes) ops[e["pid"]][name]++;
+    const bool waits_for_stages = name == "wait: bubble" || name == "wait: messages" || name == "wait: launches";
+    if (waits_for_stages) stage_waits[e["pid"]]++;
+    if (e["tid"] == 0 && !waits_for_stages && !name.starts_with("step ") && name != "elsewhere") ops[e["pid"]][name]++;
     if (name.starts_with("step "))
       step_seconds[e["pid"]] += e["dur"].get<double>() * 1e-6;
     else if (e["tid"] == 0)
@@ -139,7 +141,9 @@ TEST_F(Account, a_trace_has_every_rank_and_the_prediction) {
   for (int64_t stage = 0; stage < 2; stage++) {
     EXPECT_EQ(processes[4 + stage], fmt::format("predicted, stage {}", stage));
     EXPECT_GT(ops[4 + stage].size(), 10u);
+    EXPECT_GT(ops[4 + stage]["wait: tensor-parallel sums"], 0);
     EXPECT_EQ(ops[4 + stage], ops[2 * stage]) << "every op of as many steps";
+    EXPECT_GT(stage_waits[2 * stage], 0);
   }
   // The same steps as in the metrics, by the same names; setting the clocks is a part of the first.
   std::map<std::string, double> told;

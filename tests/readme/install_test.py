@@ -37,8 +37,16 @@ class Install(unittest.TestCase):
                              ("zsh/site-functions/_megalith", ["completion", "zsh"]),
                              ("fish/vendor_completions.d/megalith.fish", ["completion", "fish"])]:
             text = (self.usr / "share" / place).read_text()
-            self.assertGreater(len(text), 300, place)
+            self.assertTrue(text, place)
             self.assertEqual(text, said(MEGALITH, *words, at=self.elsewhere).stdout, place)
+
+    def test_the_man_page_is_whole_and_the_completion_completes(self):
+        self.assertGreater(len((self.usr / "share/man/man1/megalith.1").read_text()), 1000)
+        script = self.usr / "share/bash-completion/completions/megalith"
+        line = "megalith checkpoint ex"
+        completed = said("bash", "-c", f"PATH={self.usr}/bin:$PATH; source {script}; COMP_LINE='{line}'; "
+                         f"COMP_POINT={len(line)}; _megalith; echo ${{COMPREPLY[@]}}", at=self.elsewhere)
+        self.assertEqual((completed.stdout, completed.stderr), ("export\n", ""))
 
     def test_recipes_and_profiles_are_all_there(self):
         def configs(folder):

@@ -103,6 +103,7 @@ std::string reshard(const ReshardOptions& options) {
   const Config config = config_of(reader, options.overrides);
   std::vector<std::vector<TensorShard>> shards;
   const Pipeline pipeline = make_pipeline(config, mesh_shape(config, options.ranks));
+  shards.reserve(static_cast<size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; rank++)
     shards.push_back(saved_shards(config, make_plan(config, options.ranks, rank, pipeline)));
   std::vector<const TensorShard*> all;

@@ -16,7 +16,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Splits "auto|cuda|cpu"; other words are no choice.
+// Returns the words of a choice such as "auto|cuda|cpu"; an empty list for the name of a value, such as "INTEGER".
 Words choices_in(const std::string& value) {
   Words words;
   std::istringstream in(value);

@@ -5,9 +5,9 @@
 
 namespace megalith {
 
-// Follows the lists as stages do whose sends end only once their receiver has come to them: a forward waits until what
-// was last sent from its slot is received, and until one of its outputs is free; so does what a half for inputs
-// receives (ChunkPlacement::outputs and gradients). Returns whether all come to their ends.
+// Follows the lists as stages do whose sends end only once their receiver has reached them. A forward waits until the
+// last message sent from its slot is received and until one of its outputs is free; a half for inputs waits for a free
+// gradient (ChunkPlacement::outputs and gradients). Returns whether all lists come to their ends.
 bool come_to_their_ends(const PipelineShape& shape, const std::vector<Actions>& lists);
 
 }  // namespace megalith
