@@ -6,8 +6,8 @@
 #include "data/corpus/documents.h"
 #include "data/corpus/ordered_parallel.h"
 #include "data/samples/known_files.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_trainer.h"
+#include "data/tokenizers/tokenizer_json.h"
 #include "kernels/system/check.h"
 #include "kernels/system/process_limits.h"
 

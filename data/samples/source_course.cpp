@@ -107,12 +107,6 @@ SourceBegin SourceCourse::begin() const {
   return {.key = key_, .epoch = epoch_, .taken = taken_, .rest = rest_ ? rest_samples_ : 0};
 }
 
-int64_t SourceCourse::left_out() const {
-  if (cut_->masked) return 0;
-  const int64_t T = cut_->sequence_length;
-  return rest_ ? tokens_in(*rest_) - rest_samples_ * T : cut_->tokens - 1 - whole_ * T;
-}
-
 Stretches SourceCourse::unseen() const {
   const int64_t samples = samples_of_part(), T = cut_->sequence_length;
   std::vector<bool> seen(static_cast<size_t>(samples));

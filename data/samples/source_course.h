@@ -52,8 +52,6 @@ class SourceCourse {
   SourceBegin begin() const;
   // Returns the tokens of the rest that begin() counts in samples; null where the epoch is whole.
   const Stretches* rest() const { return rest_ ? &*rest_ : nullptr; }
-  // Returns the tokens of the epoch that fill no sample, of its rest where it has one.
-  int64_t left_out() const;
   // Returns the tokens of the present epoch that did not come yet, as samples cut so would have them.
   Stretches unseen() const;
 

@@ -27,6 +27,7 @@ std::vector<AddedToken> read_added_tokens(const nlohmann::json& list, const std:
     const nlohmann::json &content = json_member(token, "content"), &id = json_member(token, "id");
     CHECK(content.is_string() && content != "" && id.is_number_integer(),
           "{}: the added token {} has no content or no id", path, json_text(token));
+    CHECK(id >= 0 && id < (1 << 30), "{}: the added token {} has the id {}", path, json_text(content), json_text(id));
     const std::string name = "the added token " + json_text(content);
     const bool is_special = flag_member(token, "special", false, name, path);
     tokens.push_back({.content = content.get<std::string>(),
@@ -68,6 +69,7 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool n
     nodes_[node].token = static_cast<int32_t>(tokens_.size());
     tokens_.push_back(token);
     longest_ = std::max(longest_, text.size());
+    only_special_ = only_special_ && token.is_special;
     takes_left_ = takes_left_ || token.takes_left;
     looks_around_ = looks_around_ || token.is_word;
   }
@@ -76,8 +78,10 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool n
 AddedTokenFinder::Match AddedTokenFinder::next_in(std::string_view text, size_t from, size_t done,
                                                   bool with_specials) const {
   const Match none{text.size(), text.size(), -1, text.size()};
-  if (is_empty()) return none;
+  if (is_empty() || (only_special_ && !with_specials)) return none;
   for (size_t at = from; at < text.size(); at++) {
+    if (nodes_[0].next.size() == 1) at = text.find(nodes_[0].next[0].first, at);  // the first byte of all
+    if (at == std::string_view::npos) return none;
     int32_t node = first_[static_cast<uint8_t>(text[at])], longest = -1;
     size_t end = at;
     for (size_t i = at + 1; node >= 0; i++) {

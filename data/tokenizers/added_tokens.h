@@ -55,7 +55,7 @@ class AddedTokenFinder {
   std::vector<Node> nodes_{Node{}};                             // of a trie of their texts
   std::vector<int32_t> first_ = std::vector<int32_t>(256, -1);  // nodes after the first byte
   size_t longest_ = 0;
-  bool takes_left_ = false, looks_around_ = false;
+  bool only_special_ = true, takes_left_ = false, looks_around_ = false;
 };
 
 }  // namespace megalith

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "data/tokenizers/bpe_names.h"
 #include "data/tokenizers/characters.h"
 #include "data/tokenizers/tokenizer_parts.h"
 #include "kernels/system/check.h"
@@ -16,6 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr size_t longest_at_once = 256 << 10;
+
 // Refuses a model of another kind, before its parts are looked for.
 const Json& known(const Json& model, const std::string& path) {
   if (const std::string other = other_model(model); !other.empty())
@@ -23,33 +24,25 @@ const Json& known(const Json& model, const std::string& path) {
   return model;
 }
 
-std::unordered_map<std::string, int32_t> ids_in(const Json& model, const std::string& path) {
-  const Json& vocab = json_member(model, "vocab");
-  CHECK(vocab.is_object() && !vocab.empty(), "{}: model.vocab is not a JSON object of tokens and ids", path);
-  std::unordered_map<std::string, int32_t> ids;
-  for (const auto& [name, id] : vocab.items()) {
-    CHECK(id.is_number_integer() && id >= 0 && id < (1 << 30), "{}: the token {} of model.vocab has the id {}", path,
-          json_text(Json(name)), json_text(id));
-    ids.emplace(name, id.get<int32_t>());
-  }
-  return ids;
+BpeNames names_in(const Json& model, const std::string& path) {
+  BpeNames names(json_member(known(model, path), "vocab"), path, "model.vocab");
+  add_merges(json_member(model, "merges"), names, path);
+  return names;
 }
 
-BpeVocabulary merges_in(const Json& model, const std::string& path) {
-  BpeNames names(json_member(model, "vocab"), path, "model.vocab");
-  add_merges(json_member(model, "merges"), names, path);
+BpeVocabulary with_merges(const std::vector<BpeVocabulary::Merge>& merges) {
   BpeVocabulary vocabulary;
-  vocabulary.merges = names.merges();
+  vocabulary.merges = merges;
   return vocabulary;
 }
 
 }  // namespace
 
 BpeModel::BpeModel(const Json& model, bool of_bytes, const std::string& path)
-    : of_bytes_(of_bytes),
-      ids_(ids_in(known(model, path), path)),
-      vocabulary_(merges_in(model, path)),
-      table_(vocabulary_) {
+    : BpeModel(names_in(model, path), model, of_bytes, path) {}
+
+BpeModel::BpeModel(const BpeNames& names, const Json& model, bool of_bytes, const std::string& path)
+    : of_bytes_(of_bytes), ids_(names.ids()), vocabulary_(with_merges(names.merges())), table_(vocabulary_) {
   ignores_merges_ = flag_member(model, "ignore_merges", false, "model", path);
   fuses_unknown_ = flag_member(model, "fuse_unk", false, "model", path);
   falls_back_ = flag_member(model, "byte_fallback", false, "model", path);
@@ -62,6 +55,7 @@ BpeModel::BpeModel(const Json& model, bool of_bytes, const std::string& path)
   }
   find_symbols();
   table_ = MergeTable(vocabulary_);
+  if (has_all_bytes_) run_cut_ = std::make_unique<RunCut>(vocabulary_, table_);
   find_joints();
   if (ignores_merges_) find_whole();
 }
@@ -76,7 +70,11 @@ void BpeModel::find_symbols() {
       const auto found = ids_.find(name_of_byte(static_cast<char>(byte)));
       vocabulary_.byte_ids[static_cast<size_t>(byte)] = found == ids_.end() ? -1 : found->second;
     }
-    has_all_bytes_ = std::ranges::find(vocabulary_.byte_ids, -1) == vocabulary_.byte_ids.end();
+    has_all_bytes_ = !byte_without_token();
+    for (const auto& [name, id] : ids_) {
+      if (static_cast<size_t>(id) >= vocabulary_.tokens.size()) vocabulary_.tokens.resize(static_cast<size_t>(id) + 1);
+      vocabulary_.tokens[static_cast<size_t>(id)] = bytes_of_name(name).value_or(name);
+    }
   } else {
     character_ids_.assign(num_code_points + 1, -1);
   }
@@ -132,8 +130,7 @@ bool BpeModel::stays_apart(char32_t before, char32_t after) const {
   return !joints_.empty() && !joints_[joint_of(before, after)];
 }
 
-void BpeModel::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const {
-  if (of_bytes_) return encode_part(piece, scratch, out);
+void BpeModel::encode_characters(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const {
   if (piece.size() <= longest_whole_)
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return out.push_back(found->second);
   if (joints_.empty()) return encode_part(piece, scratch, out);
@@ -151,16 +148,32 @@ void BpeModel::encode(std::string_view piece, Scratch& scratch, std::vector<int3
   encode_part({reinterpret_cast<const char*>(begin), static_cast<size_t>(end - begin)}, scratch, out);
 }
 
-void BpeModel::encode_part(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const {
-  if (part.size() > PretokenCache::longest_pretoken) return merge(part, scratch, out);
-  const PretokenCache::Key key = PretokenCache::key_of(part);
-  if (const auto known = scratch.cache.find(key); !known.empty()) {
-    out.insert(out.end(), known.begin(), known.end());
-    return;
+std::optional<int> BpeModel::byte_without_token() const {
+  const auto found = std::ranges::find(vocabulary_.byte_ids, -1);
+  if (!of_bytes_ || found == vocabulary_.byte_ids.end()) return {};
+  return static_cast<int>(found - vocabulary_.byte_ids.begin());
+}
+
+size_t BpeModel::cut_in(std::string_view run) const {
+  std::vector<int32_t> ids;
+  return run_cut_ ? run_cut_->find(run, ids) : 0;
+}
+
+// A long piece of bytes is cut where it can be, so that it takes little memory.
+void BpeModel::encode_long(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const {
+  if (!run_cut_ || part.size() <= longest_at_once) return merge(part, scratch, out);
+  std::vector<int32_t> ids;
+  for (size_t window = longest_at_once; part.size() > window;) {
+    const size_t cut = run_cut_->find(part.substr(0, window), ids);
+    if (cut == 0) {
+      window *= 2;
+      continue;
+    }
+    out.insert(out.end(), ids.begin(), ids.end());
+    part.remove_prefix(cut);
+    window = longest_at_once;
   }
-  const size_t before = out.size();
-  merge(part, scratch, out);
-  if (out.size() > before) scratch.cache.keep(key, std::span<const int32_t>(out).subspan(before));
+  scratch.merger.merge(part, out);
 }
 
 void BpeModel::merge(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const {

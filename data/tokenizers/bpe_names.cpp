@@ -25,12 +25,6 @@ class Notation {
     }
   }
 
-  std::string write(std::string_view bytes) const {
-    std::string text;
-    for (const char byte : bytes) text += of_byte_[static_cast<uint8_t>(byte)];
-    return text;
-  }
-
   const std::string& write(char byte) const { return of_byte_[static_cast<uint8_t>(byte)]; }
 
   std::optional<std::string> read(std::string_view text) const {
@@ -45,24 +39,10 @@ class Notation {
     return bytes;
   }
 
-  std::string read(std::string_view text, const std::string& path) const {
-    std::optional<std::string> bytes = read(text);
-    CHECK(bytes,
-          "{}: the token \"{}\" holds a character that stands for no byte; is it the vocabulary of a byte-level BPE?",
-          path, text);
-    return std::move(*bytes);
-  }
-
  private:
   std::array<std::string, 256> of_byte_;
   std::unordered_map<std::string, char> to_byte_;
 };
-
-std::string name_of(const BpeVocabulary& vocabulary, int32_t id, const Notation& notation) {
-  if (id == vocabulary.end_of_text) return vocabulary.end_name;
-  const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
-  return std::binary_search(vocabulary.specials.begin(), vocabulary.specials.end(), id) ? token : notation.write(token);
-}
 
 const Notation& notation_of_bytes() {
   static const Notation notation;
@@ -75,15 +55,12 @@ const std::string& name_of_byte(char byte) { return notation_of_bytes().write(by
 
 std::optional<std::string> bytes_of_name(std::string_view name) { return notation_of_bytes().read(name); }
 
-std::string read_text_file(const std::string& path) {
-  std::string text = read_file(path);
-  CHECK(!text.empty(), "{} is empty (0 bytes); copy it again", path);
-  return text;
-}
+nlohmann::json read_json_file(const std::string& path) { return parse_json_file(read_file(path), path); }
 
-nlohmann::json read_json_file(const std::string& path) {
+nlohmann::json parse_json_file(const std::string& text, const std::string& path) {
+  CHECK(!text.empty(), "{} is empty (0 bytes); copy it again", path);
   try {
-    return parse_json(read_text_file(path));
+    return parse_json(text);
   } catch (const nlohmann::json::exception& error) {
     FAIL("{} is not JSON: {}; copy it again", path, error.what());
   }
@@ -95,7 +72,8 @@ BpeNames::BpeNames(const nlohmann::json& ids, std::string path, std::string name
   for (const auto& [name, id] : ids.items()) {
     CHECK(id.is_number_integer(), "{}: the token \"{}\" has the id {}, which is not an integer", path_, name,
           json_text(id));
-    ids_.emplace(name, id.get<int64_t>());
+    CHECK(id >= 0 && id < (1 << 30), "{}: the token \"{}\" has the id {}", path_, name, json_text(id));
+    ids_.emplace(name, id.get<int32_t>());
   }
 }
 
@@ -106,27 +84,6 @@ void BpeNames::add_special(const std::string& content, int64_t id) {
   }
   const auto [known, is_new] = specials_.emplace(content, id);
   CHECK(is_new, "{}: the token \"{}\" is added twice", path_, content);
-}
-
-// A single character may be a byte's token, and stays one.
-void BpeNames::make_special(const std::string& content) {
-  if (content.size() <= 2) return;
-  if (const auto known = ids_.find(content); known != ids_.end()) add_special(content, known->second);
-}
-
-std::string BpeNames::end_name() const {
-  const auto has = [&](const std::string& name) { return ids_.contains(name) || specials_.contains(name); };
-  if (named_end_) {
-    CHECK(has(*named_end_), "{} has no token {}, the eos_token of the files beside it; add it, or name another", path_,
-          *named_end_);
-    return *named_end_;
-  }
-  std::string name(end_of_text_name);
-  if (!has(name) && specials_.size() == 1) name = specials_.begin()->first;
-  CHECK(has(name), "{} has no token {}, and {}; name the one that ends texts as \"eos_token\" in tokenizer_config.json",
-        path_, name,
-        specials_.empty() ? "no other special one" : fmt::format("{} other special ones", specials_.size()));
-  return name;
 }
 
 void BpeNames::add_merge(const std::string& both, const std::string& path, const char* place, int64_t number) {
@@ -144,7 +101,7 @@ void BpeNames::add_merge(const std::string& left, const std::string& right, cons
     const auto found = ids_.find(name);
     CHECK(found != ids_.end(), "{}, {} {}: \"{}\" is not in {}; the two do not belong together", path, place, number,
           name, names_of_);
-    return static_cast<int32_t>(found->second);
+    return found->second;
   };
   const BpeVocabulary::Merge merge{id_of(left), id_of(right), id_of(left + right)};
   const uint64_t key = static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right);
@@ -153,7 +110,8 @@ void BpeNames::add_merge(const std::string& left, const std::string& right, cons
   merges_.push_back(merge);
 }
 
-void BpeNames::add_merges(std::string_view text, const std::string& path) {
+std::vector<std::pair<int64_t, std::string>> lines_of_merges(std::string_view text) {
+  std::vector<std::pair<int64_t, std::string>> lines;
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -162,63 +120,9 @@ void BpeNames::add_merges(std::string_view text, const std::string& path) {
     number++;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
-    add_merge(line, path, "line", number);
+    lines.emplace_back(number, std::move(line));
   }
-}
-
-BpeVocabulary BpeNames::without_merges() const {
-  const auto size = static_cast<int64_t>(ids_.size() + specials_.size());
-  std::vector<const std::string*> holder(static_cast<size_t>(size));
-  const auto take = [&](const std::string& name, int64_t id) {
-    CHECK(id >= 0 && id < size, "{}: the token \"{}\" has the id {}, but {} tokens need the ids 0 to {}", path_, name,
-          id, size, size - 1);
-    const std::string*& held = holder[static_cast<size_t>(id)];
-    CHECK(held == nullptr, "{}: the tokens \"{}\" and \"{}\" have the same id {}", path_, *held, name, id);
-    held = &name;
-  };
-  for (const auto* named : {&ids_, &specials_})
-    for (const auto& [name, id] : *named) take(name, id);
-
-  const Notation notation;
-  BpeVocabulary vocabulary;
-  vocabulary.end_name = end_name();
-  vocabulary.tokens.resize(static_cast<size_t>(size));
-  for (const auto& [name, id] : specials_) {
-    vocabulary.tokens[static_cast<size_t>(id)] = name;
-    if (name != vocabulary.end_name) vocabulary.specials.push_back(static_cast<int32_t>(id));
-  }
-  std::sort(vocabulary.specials.begin(), vocabulary.specials.end());
-  for (const auto& [name, id] : ids_)
-    if (name != vocabulary.end_name) vocabulary.tokens[static_cast<size_t>(id)] = notation.read(name, path_);
-  for (const auto* named : {&ids_, &specials_})
-    if (const auto found = named->find(vocabulary.end_name); found != named->end())
-      vocabulary.end_of_text = static_cast<int32_t>(found->second);
-  vocabulary.tokens[static_cast<size_t>(vocabulary.end_of_text)].clear();
-  for (int byte = 0; byte < 256; byte++) {
-    const auto found = ids_.find(notation.write(std::string(1, static_cast<char>(byte))));
-    CHECK(found != ids_.end(), "{} has no token for the byte {}; is it the vocabulary of a byte-level BPE?", path_,
-          byte);
-    vocabulary.byte_ids[static_cast<size_t>(byte)] = static_cast<int32_t>(found->second);
-  }
-  return vocabulary;
-}
-
-nlohmann::ordered_json token_names(const BpeVocabulary& vocabulary) {
-  const Notation notation;
-  nlohmann::ordered_json names = nlohmann::ordered_json::object();
-  auto& entries =
-      names.get_ref<nlohmann::ordered_json::object_t&>();  // appended to directly, since its lookups are linear
-  for (int32_t id = 0; id < static_cast<int32_t>(vocabulary.tokens.size()); id++)
-    entries.emplace_back(name_of(vocabulary, id, notation), id);
-  return names;
-}
-
-std::vector<std::pair<std::string, std::string>> merge_names(const BpeVocabulary& vocabulary) {
-  const Notation notation;
-  std::vector<std::pair<std::string, std::string>> names;
-  for (const BpeVocabulary::Merge& merge : vocabulary.merges)
-    names.emplace_back(name_of(vocabulary, merge.left, notation), name_of(vocabulary, merge.right, notation));
-  return names;
+  return lines;
 }
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// Tokens and merges by name, and the vocabulary that they make: shared by vocab.json, merges.txt and tokenizer.json.
+// Tokens and merges by name, as vocab.json, merges.txt and tokenizer.json have them.
 // Inside data/ only; bpe_vocabulary.h describes the notation.
 #pragma once
 
@@ -21,10 +21,14 @@ const std::string& name_of_byte(char byte);
 // Returns the bytes that a name stands for; nothing if it holds a character that stands for none.
 std::optional<std::string> bytes_of_name(std::string_view name);
 
-// Error: absent or empty.
-std::string read_text_file(const std::string& path);
 // Error: absent, empty, or no JSON, with the place.
 nlohmann::json read_json_file(const std::string& path);
+// The same of a file that was read.
+nlohmann::json parse_json_file(const std::string& text, const std::string& path);
+
+// Returns the merges of a merges.txt, one a line after an optional first line with its version, each with its line's
+// number.
+std::vector<std::pair<int64_t, std::string>> lines_of_merges(std::string_view text);
 
 class BpeNames {
  public:
@@ -34,36 +38,21 @@ class BpeNames {
   // Adds a token that stands for its own text and takes no part in merges, as <|endoftext|> does. Repeating it is
   // allowed.
   void add_special(const std::string& content, int64_t id);
-  // Makes an existing token special; does nothing if there is none.
-  void make_special(const std::string& content);
-  // Names the token that ends a text. The default is <|endoftext|>, or if absent the only special token.
-  void end_is(std::optional<std::string> name) { named_end_ = std::move(name); }
   // Adds the next merge, of existing tokens: two names with a blank between, or two names. `path`, `place` and `number`
   // say where it stands: "merges.txt, line 3".
   void add_merge(const std::string& both, const std::string& path, const char* place, int64_t number);
   void add_merge(const std::string& left, const std::string& right, const std::string& path, const char* place,
                  int64_t number);
 
-  // Adds the merges of a merges.txt: one a line, in order, after an optional first line with its version.
-  void add_merges(std::string_view text, const std::string& path);
-
-  // Checks that ids are 0 .. V-1, each once, and that each byte and the end of a text has one.
-  BpeVocabulary without_merges() const;
+  const std::unordered_map<std::string, int32_t>& ids() const { return ids_; }  // without special tokens
   const std::vector<BpeVocabulary::Merge>& merges() const { return merges_; }
 
  private:
-  std::string end_name() const;
-
   std::string path_, names_of_;
-  std::optional<std::string> named_end_;
-  std::unordered_map<std::string, int64_t> ids_;
+  std::unordered_map<std::string, int32_t> ids_;
   std::unordered_map<std::string, int64_t> specials_;  // by their content
   std::vector<BpeVocabulary::Merge> merges_;
   std::unordered_map<uint64_t, int64_t> number_of_;  // by the two ids of the merge
 };
-
-// The inverse: an object of names and ids in the order of the ids, and the two names of each merge.
-nlohmann::ordered_json token_names(const BpeVocabulary& vocabulary);
-std::vector<std::pair<std::string, std::string>> merge_names(const BpeVocabulary& vocabulary);
 
 }  // namespace megalith

@@ -50,7 +50,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const override {
-    write_for_transformers(bpe_of_bytes(), context, jinja, folder);
+    make_bpe_tokenizer(bpe_of_bytes())->save_for_transformers(folder, context, jinja);
   }
 
  private:

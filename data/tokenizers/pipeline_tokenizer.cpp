@@ -105,11 +105,14 @@ class PipelineEncoder final : public Encoder {
 class PipelineTokenizer final : public Tokenizer {
  public:
   PipelineTokenizer(std::shared_ptr<const TokenizerPipeline> pipeline, std::map<std::string, std::string> files,
-                    TokenUse use, bool with_specials)
-      : pipeline_(std::move(pipeline)), files_(std::move(files)), use_(std::move(use)), finds_specials_(with_specials) {
+                    SpecialTokens special, bool with_specials)
+      : pipeline_(std::move(pipeline)),
+        files_(std::move(files)),
+        special_(std::move(special)),
+        finds_specials_(with_specials) {
     if (!with_specials)
       with_specials_ =
-          std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), TokenUse(), true);
+          std::make_unique<PipelineTokenizer>(pipeline_, std::map<std::string, std::string>(), SpecialTokens(), true);
   }
 
   int32_t vocab_size() const override { return pipeline_->size(); }
@@ -120,7 +123,7 @@ class PipelineTokenizer final : public Tokenizer {
   const Tokenizer* with_specials() const override { return with_specials_.get(); }
   std::string_view token_bytes(int32_t id) const override { return pipeline_->bytes[checked(id)]; }
   std::string token_name(int32_t id) const override {
-    const bool stands_for_none = token_bytes(id).empty() || pipeline_->is_special[checked(id)];
+    const bool stands_for_none = token_bytes(id).empty() || is_special(id);
     return stands_for_none ? pipeline_->names[checked(id)] : std::string(token_bytes(id));
   }
   size_t last_cut(std::string_view text) const override { return pipeline_->last_cut(text, finds_specials_); }
@@ -128,6 +131,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<int32_t> ending() const override { return pipeline_->frame.ending; }
 
   std::string decode(std::span<const int32_t> ids, bool with_specials) const override {
+    if (pipeline_->is_gpt2()) return Tokenizer::decode(ids, with_specials);  // bytes that are no UTF-8 stay
     std::vector<std::string> names;
     for (const int32_t id : ids)
       if (with_specials || !pipeline_->is_left_out[checked(id)]) names.push_back(pipeline_->written[checked(id)]);
@@ -137,13 +141,15 @@ class PipelineTokenizer final : public Tokenizer {
   void save(const std::string& folder) const override {
     for (const auto& [name, text] : files_) write_file((std::filesystem::path(folder) / name).string(), text);
   }
-  void save_for_transformers(const std::string& folder, int64_t, const std::string& jinja) const override {
-    for (const auto& [name, text] : with_chat_template(files_, jinja))
-      write_file((std::filesystem::path(folder) / name).string(), text);
+  void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const override {
+    std::map<std::string, std::string> files = with_chat_template(files_, jinja);
+    if (pipeline_->is_gpt2()) add_for_transformers(files, special_, pipeline_->end_name, context);
+    for (const auto& [name, text] : files) write_file((std::filesystem::path(folder) / name).string(), text);
   }
-  const TokenUse& use() const override { return use_; }
+  const TokenUse& use() const override { return special_.use; }
 
   std::string content() const override {
+    if (pipeline_->is_gpt2()) return content_of_gpt2();
     Json file = parse_json(files_.at(tokenizer_json_file));
     for (const char* key : {"version", "truncation", "padding", "decoder"}) file.erase(key);
     for (Json& merge : file["model"]["merges"])
@@ -154,12 +160,33 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<SpecialToken> special_tokens() const override {
     std::vector<SpecialToken> all{{pipeline_->end_name, pipeline_->end_of_text}};
     for (int32_t id = 0; id < vocab_size(); id++)
-      if (pipeline_->is_special[checked(id)] && id != pipeline_->end_of_text)
-        all.push_back({pipeline_->names[checked(id)], id});
+      if (is_special(id) && id != pipeline_->end_of_text) all.push_back({pipeline_->names[checked(id)], id});
     return all;
   }
 
  private:
+  // The same for the same tokens and merges, from vocab.json and merges.txt or from any spelling of tokenizer.json.
+  std::string content_of_gpt2() const {
+    const TokenizerPipeline& all = *pipeline_;
+    std::vector<SpecialToken> specials = special_tokens();
+    specials.erase(specials.begin());  // the end
+    std::string content = fmt::format("BPE of {} tokens, {} ends a text\n", all.size(), all.end_of_text);
+    bool are_bytes = all.size() == 257 && all.end_of_text == 256 && all.end_name == end_of_text_name;
+    for (int32_t id = 0; id < all.size(); id++) {
+      const std::string& token = is_special(id) ? all.names[checked(id)] : all.bytes[checked(id)];
+      are_bytes = are_bytes && (id == 256 || token == std::string(1, static_cast<char>(id)));
+      content += id == all.end_of_text ? "0 \n" : fmt::format("{} {}\n", token.size(), token);
+    }
+    if (are_bytes) return make_byte_tokenizer()->content();
+    for (const BpeVocabulary::Merge& merge : all.model.merges())
+      content += fmt::format("{} {} {}\n", merge.left, merge.right, merge.result);
+    if (all.end_name != end_of_text_name) content += fmt::format("texts end with {}\n", all.end_name);
+    for (const SpecialToken& special : specials) content += fmt::format("{} is special\n", special.id);
+    return content;
+  }
+
+  bool is_special(int32_t id) const { return pipeline_->is_special[checked(id)]; }
+
   size_t checked(int32_t id) const {
     CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
     return static_cast<size_t>(id);
@@ -167,7 +194,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   std::shared_ptr<const TokenizerPipeline> pipeline_;
   std::map<std::string, std::string> files_;  // by name
-  TokenUse use_;
+  SpecialTokens special_;
   std::unique_ptr<Tokenizer> with_specials_;
   const bool finds_specials_;
 };
@@ -179,7 +206,7 @@ std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const Json& file, const std::
                                                    const SpecialTokens& special) {
   CHECK(json_member(file, "model").is_object(), "{} has no model", path);
   return std::make_unique<PipelineTokenizer>(std::make_shared<TokenizerPipeline>(file, path, special.end),
-                                             std::move(files), special.use, false);
+                                             std::move(files), special, false);
 }
 
 }  // namespace megalith

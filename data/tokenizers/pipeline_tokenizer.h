@@ -2,8 +2,8 @@
 // them is normalized (text_normalizer.h) and cut again (text_cutter.h), the model merges in what is left (bpe_model.h),
 // and the post-processor adds tokens to the beginning and the end of a text. Inside data/ only.
 //
-// Ids are those of Hugging Face's `tokenizers` 0.23, and decode() is its decode(). Every part that is not known is
-// refused, by key and value.
+// Ids are those of Hugging Face's `tokenizers` 0.23, and decode() is its decode(), but for one thing: where all parts
+// are GPT-2's, decode() keeps bytes that are no UTF-8. Every part that is not known is refused, by key and value.
 #pragma once
 
 #include <map>

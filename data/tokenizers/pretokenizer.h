@@ -29,6 +29,14 @@ class Pretokenizer {
 
   // Returns the length of the first pre-token of a text, which must not be empty.
   size_t first_pretoken(std::string_view text) const;
+  // Calls take(std::string_view) with each pre-token of a text.
+  template <class Take>
+  void each_pretoken(std::string_view text, Take&& take) const {
+    for (size_t length; !text.empty(); text.remove_prefix(length)) {
+      length = first_pretoken(text);
+      take(text.substr(0, length));
+    }
+  }
 
   // See Tokenizer::last_cut.
   size_t last_cut(std::string_view text) const;

@@ -39,8 +39,11 @@ const std::string word_or_signs = "[" + in_words + "]+|[^" + in_words + R"(\s]+)
 TextCutter::TextCutter(const Json& pre_tokenizer, const std::string& path) {
   add(pre_tokenizer, path);
   gives_bytes_ = !steps_.empty() && steps_.back().kind == Kind::byte_level;
-  const auto needs = [](const Step& step) { return step.cuts_as_gpt2; };
-  if (std::any_of(steps_.begin(), steps_.end(), needs)) pretokenizer_ = std::make_shared<Pretokenizer>();
+}
+
+const Pretokenizer& TextCutter::pretokenizer() {
+  static const Pretokenizer shared;
+  return shared;
 }
 
 void TextCutter::add(const Json& part, const std::string& path) {
@@ -134,10 +137,6 @@ std::string_view TextCutter::blank() const {
   return steps_.size() == 1 && steps_[0].kind == Kind::metaspace ? std::string_view(steps_[0].blank) : " ";
 }
 
-bool TextCutter::prepends() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.prefix != Prefix::never; });
-}
-
 void TextCutter::cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
   scratch.steps.resize(steps_.size());
   if (!text.empty()) cut(0, text, place, pieces, scratch);
@@ -163,11 +162,10 @@ void TextCutter::give(size_t step, std::string_view text, size_t begin, size_t e
 void TextCutter::split(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
   const Step& step = steps_[number];
   if (step.cuts_as_gpt2) {
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = begin + pretokenizer_->first_pretoken(text.substr(begin));
-      give(number, text, begin, end, place, pieces, scratch);
-      begin = end;
-    }
+    pretokenizer().each_pretoken(text, [&](std::string_view piece) {
+      const auto begin = static_cast<size_t>(piece.data() - text.data());
+      give(number, text, begin, begin + piece.size(), place, pieces, scratch);
+    });
     return;
   }
   const TextPattern& pattern = step.pattern[0];
@@ -226,20 +224,21 @@ void TextCutter::byte_level(size_t number, std::string_view text, Place place, P
     changed.assign(" ").append(text);
     text = changed;
   }
-  const bool is_last = number + 1 == steps_.size();
+  if (number + 1 == steps_.size()) {
+    if (step.cuts)
+      pretokenizer().each_pretoken(text, [&](std::string_view piece) { pieces.take(piece); });
+    else
+      pieces.take(text);
+    return;
+  }
   std::string named;
-  const auto piece = [&](std::string_view bytes, bool is_first) {
-    if (is_last) return pieces.take(bytes);
+  const auto piece = [&](std::string_view bytes) {
     named.clear();
     for (const char byte : bytes) named += name_of_byte(byte);
-    cut(number + 1, named, is_first ? place : Place{.begins = false}, pieces, scratch);
+    cut(number + 1, named, bytes.data() == text.data() ? place : Place{.begins = false}, pieces, scratch);
   };
-  if (!step.cuts) return piece(text, true);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t length = pretokenizer_->first_pretoken(text.substr(begin));
-    piece(text.substr(begin, length), begin == 0);
-    begin += length;
-  }
+  if (!step.cuts) return piece(text);
+  pretokenizer().each_pretoken(text, piece);
 }
 
 void TextCutter::metaspace(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
@@ -275,7 +274,7 @@ size_t TextCutter::last_cut(std::string_view text, Scratch& scratch) const {
 size_t TextCutter::last_cut(size_t number, std::string_view text, Scratch& scratch) const {
   if (number == steps_.size() || text.empty()) return 0;
   const Step& step = steps_[number];
-  if (step.cuts_as_gpt2) return pretokenizer_->last_cut(text);
+  if (step.cuts_as_gpt2) return pretokenizer().last_cut(text);
   if (step.kind == Kind::byte_level) return 0;
   if (step.kind == Kind::metaspace) {
     if (!step.cuts) return 0;

@@ -4,7 +4,6 @@
 // Immutable; any number of threads may use it, each with its own Scratch.
 #pragma once
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -47,14 +46,15 @@ class TextCutter {
   // of which the second goes on, gives the pieces of the whole. 0 if no place is found.
   size_t last_cut(std::string_view text, Scratch& scratch) const;
 
+  // Returns what steps cut by that cut as GPT-2.
+  static const Pretokenizer& pretokenizer();
+
   // Returns whether the last step is ByteLevel: pieces are bytes, and the model names these by GPT-2's characters.
   bool gives_bytes() const { return gives_bytes_; }
   // Returns whether texts stay whole, but for characters that are replaced.
   bool leaves_whole() const;
   // Returns what replaces a blank.
   std::string_view blank() const;
-  // Returns whether something is put before pieces.
-  bool prepends() const;
 
  private:
   enum class Kind { split, byte_level, metaspace };
@@ -84,7 +84,6 @@ class TextCutter {
   size_t last_cut(size_t step, std::string_view text, Scratch& scratch) const;
 
   std::vector<Step> steps_;
-  std::shared_ptr<const Pretokenizer> pretokenizer_;
   bool gives_bytes_ = false;
 };
 

@@ -228,8 +228,4 @@ std::string_view TextNormalizer::replaced(std::string_view character) const {
   return character;
 }
 
-bool TextNormalizer::prepends() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.kind == Kind::prepend; });
-}
-
 }  // namespace megalith

@@ -39,7 +39,6 @@ class TextNormalizer {
   bool replaces_characters() const;
   // Returns what replaces a character, if that is all that happens to it.
   std::string_view replaced(std::string_view character) const;
-  bool prepends() const;
 
  private:
   enum class Kind { compose, unicode_form, prepend, replace, strip };

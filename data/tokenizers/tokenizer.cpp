@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/special_tokens.h"
 #include "data/tokenizers/tokenizer_json.h"
 #include "kernels/system/files.h"
 
@@ -47,20 +45,23 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
         tokenizer_folder_holds());
   const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, absent); };
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
-  // tokenizer.json goes first, since it says how texts are split.
-  if (has(tokenizer_json_file))
-    return read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder));
-  for (const char* name : {"vocab.json", "merges.txt"})
-    CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
-  return make_bpe_tokenizer(read_bpe(folder));
+  if (!has(tokenizer_json_file))
+    for (const char* name : {vocab_file, merges_file})
+      CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
+  std::map<std::string, std::string> files;
+  for (const char* name : files_of_tokenizer)
+    if (has(name)) files[name] = read_file(fs::path(folder) / name);
+  return tokenizer_of_files(std::move(files), folder, special_tokens_in(folder));
 }
 
 std::vector<std::string> tokenizer_files(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code absent;
-  for (const char* name : {byte_tokenizer_file, tokenizer_json_file, "vocab.json", "merges.txt", tokenizer_config_file,
-                           special_tokens_file, added_tokens_file, jinja_file})
+  const auto take = [&](const char* name) {
     if (std::filesystem::exists(std::filesystem::path(folder) / name, absent)) found.push_back(folder + "/" + name);
+  };
+  take(byte_tokenizer_file);
+  for (const char* name : files_of_tokenizer) take(name);
   return found;
 }
 

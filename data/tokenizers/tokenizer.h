@@ -1,10 +1,10 @@
 // A Tokenizer maps bytes to token ids and back. It accepts any bytes. Special tokens in a text are encoded as plain
 // text; special_text.h encodes them as ids.
 //
-// There are three kinds. Bytes: ids 0..255 are the bytes, 256 ends a text. Byte-level BPE as GPT-2's: tokenizer.json,
-// or vocab.json and merges.txt, with Hugging Face's names and notation; "<|endoftext|>" ends a text. For these two
-// decode(encode(text)) == text always. And any other BPE that a tokenizer.json describes (pipeline_tokenizer.h): it may
-// change a text, as by NFC, and decodes as Hugging Face's library does.
+// There are two kinds. The byte tokenizer: ids 0..255 are the bytes, 256 ends a text. And the BPE that a tokenizer.json
+// describes, or a vocab.json with a merges.txt (pipeline_tokenizer.h): it may change a text, as by NFC, and decodes as
+// Hugging Face's library does. For the byte tokenizer, and for a BPE whose parts are GPT-2's, decode(encode(text)) ==
+// text always.
 //
 // A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
 // it caches pre-tokens, belongs to one thread, and refers to its Tokenizer, which must outlive it.
@@ -77,7 +77,7 @@ class Tokenizer {
 
   // Returns where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) ==
   // encode(text[0..c)) + go_on(text[c..) + more) for every `more`. It is late, but not always the last; 0 if none is
-  // found, which a longer text may change. Of the third kind, some find none but behind added tokens, or none at all:
+  // found, which a longer text may change. Some tokenizers have no cut, or only after an added token:
   // those whose normalizer does more than NFC or replacing characters, that join what they cut, or of which an added
   // token is none inside a word.
   virtual size_t last_cut(std::string_view text) const = 0;
@@ -98,7 +98,7 @@ class Tokenizer {
   virtual const Tokenizer* with_specials() const { return nullptr; }
 
   // Writes the files that `transformers` reads into an existing folder; overwrites none. `context` is the model's most
-  // tokens, and `jinja` the chat template of the folder, "": none. All else of the third kind is as it came.
+  // tokens, and `jinja` the chat template of the folder, "": none. Files of a BPE that came are as they came.
   virtual void save_for_transformers(const std::string& folder, int64_t context, const std::string& jinja) const = 0;
 
   // Appends the ids of text to out. For much text use an Encoder.

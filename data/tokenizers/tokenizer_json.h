@@ -1,11 +1,12 @@
 // Tokenizers in Hugging Face's formats: tokenizer.json, read and written, and the files beside it.
 //
-// tokenizer.json describes a pipeline: a normalizer, a pre-tokenizer, a model, a post-processor, a decoder, and added
-// tokens that are cut out of a text first. What cuts texts as GPT-2 does becomes a byte-level BPE, which is faster; any
-// other BPE goes through its pipeline (pipeline_tokenizer.h). A part that is not known is refused by name, since a
-// tokenizer that is almost right silently spoils a model.
+// tokenizer.json describes a pipeline (pipeline_tokenizer.h); vocab.json and merges.txt are that of GPT-2. A part that
+// is not known is refused by name, since a tokenizer that is almost right silently spoils a model.
 #pragma once
 
+#include <array>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "data/tokenizers/bpe_vocabulary.h"
@@ -16,18 +17,26 @@ namespace megalith {
 
 constexpr const char* tokenizer_json_file = "tokenizer.json";
 
-// Reads merges in either notation, "a b" or ["a", "b"], and the files beside it that it keeps as they are. `special`:
-// what these say of special tokens. Errors: as of read_bpe; a part that is not known, by key and value.
-std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const SpecialTokens& special = {});
+// These files of a tokenizer's folder are read, and kept as they are.
+inline constexpr std::array files_of_tokenizer = {
+    tokenizer_json_file, tokenizer_config_file, special_tokens_file, added_tokens_file,
+    vocab_file,          merges_file,           "tokenizer.model",   jinja_file};
 
-// Writes the files that load_tokenizer reads back: vocab.json, merges.txt, and others for what these cannot say.
-void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder);
+// Makes the tokenizer of a folder's files, by name: of tokenizer.json or, without one, of vocab.json and merges.txt.
+// `special` is what the others say of special tokens. Errors: a file that is empty or no JSON; ids that are not 0..V-1,
+// each once; a part or result of a merge without a token, a merge given twice; where the parts are GPT-2's, a byte
+// without a token; no end of a text; a part that is not known, by key and value.
+std::unique_ptr<Tokenizer> tokenizer_of_files(std::map<std::string, std::string> files, const std::string& folder,
+                                              const SpecialTokens& special);
 
-// Writes the files that `transformers` expects: tokenizer.json, tokenizer_config.json, special_tokens_map.json,
-// vocab.json and merges.txt, and a chat template if there is one. `context` is the model's most tokens. Overwrites
-// none.
-void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, const std::string& jinja,
-                            const std::string& folder);
+// Makes the tokenizer of GPT-2's parts and a vocabulary of one's own.
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(const BpeVocabulary& vocabulary);
+
+// Completes the files, by name, of a tokenizer with GPT-2's parts for `transformers`: adds tokenizer.json if it is
+// absent, and where tokenizer_config.json is absent, adds it and special_tokens_map.json. `context` is the number of
+// tokens that the model takes.
+void add_for_transformers(std::map<std::string, std::string>& files, const SpecialTokens& special,
+                          const std::string& end_name, int64_t context);
 
 // Returns whether the tokenizer.json of a folder cuts texts as Qwen 2's does, which `transformers` takes for every
 // model of that kind, whatever the file says.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/tokenizers/bpe_vocabulary.h"
+#include "data/tokenizers/bpe_names.h"
 #include "data/tokenizers/tokenizer_json.h"
 #include "data/tokenizers/tokenizer_parts.h"
 #include "kernels/system/check.h"
@@ -39,6 +39,27 @@ std::string_view without_added(const AddedTokenFinder& finder, std::string_view 
   return without_cut_character(text.substr(begin, known - begin));
 }
 
+// `transformers` cuts the token that ends a text out of texts even where it is no added token.
+std::vector<AddedToken> with_end(std::vector<AddedToken> added, const std::unordered_map<std::string, int32_t>& ids,
+                                 const std::optional<std::string>& named_end, bool is_gpt2) {
+  if (!named_end && !is_gpt2) return added;
+  const std::string end = named_end.value_or(std::string(end_of_text_name));
+  const auto known = ids.find(end);
+  if (known != ids.end() && std::ranges::find(added, end, &AddedToken::content) == added.end())
+    added.push_back({.content = end, .id = known->second, .is_special = true});
+  return added;
+}
+
+bool makes_ids_as_gpt2(const Json& file) {
+  return normalizes_as_gpt2(json_member(file, "normalizer")) &&
+         pre_tokenizes_as_gpt2(json_member(file, "pre_tokenizer")) &&
+         adds_nothing(json_member(file, "post_processor")) && decodes_as_gpt2(json_member(file, "decoder")) &&
+         std::ranges::all_of(json_member(file, "added_tokens"), [](const Json& token) {
+           return json_member(token, "special") == true && json_member(token, "lstrip") != true &&
+                  json_member(token, "rstrip") != true && json_member(token, "single_word") != true;
+         });
+}
+
 }  // namespace
 
 TokenizerPipeline::TokenizerPipeline(const Json& file, const std::string& path,
@@ -47,12 +68,15 @@ TokenizerPipeline::TokenizerPipeline(const Json& file, const std::string& path,
       cutter(json_member(file, "pre_tokenizer"), path),
       model(json_member(file, "model"), cutter.gives_bytes(), path),
       decoder(json_member(file, "decoder"), cutter.gives_bytes(), path),
-      added(read_added_tokens(json_member(file, "added_tokens"), path)),
+      added(with_end(read_added_tokens(json_member(file, "added_tokens"), path), model.ids(), named_end,
+                     makes_ids_as_gpt2(file))),
       raw(added, false, normalizer),
       normalized(added, true, normalizer),
       frame(read_text_frame(json_member(file, "post_processor"), path)) {
   name_tokens(path);
   find_end(named_end, path);
+  is_gpt2_ = makes_ids_as_gpt2(file) && merges_make_whole_pieces();
+  if (is_gpt2_) check_bytes(path);
   for (const auto* ids : {&frame.beginning, &frame.ending})
     for (const int32_t id : *ids)
       CHECK(id >= 0 && id < size(), "{}: the post_processor adds the id {}, but {} tokens have the ids 0 to {}", path,
@@ -61,6 +85,24 @@ TokenizerPipeline::TokenizerPipeline(const Json& file, const std::string& path,
   bytes[static_cast<size_t>(end_of_text)].clear();
   for (const auto* ids : {&frame.beginning, &frame.ending})
     for (const int32_t id : *ids) bytes[static_cast<size_t>(id)].clear();
+}
+
+// A text would lose the bytes that have no token.
+void TokenizerPipeline::check_bytes(const std::string& path) const {
+  for (const auto& [name, id] : model.ids())
+    CHECK(bytes_of_name(name) || is_added(id),
+          "{}: the token \"{}\" holds a character that stands for no byte; is it the vocabulary of a byte-level BPE?",
+          path, name);
+  const std::optional<int> without = model.byte_without_token();
+  CHECK(!without, "{} has no token for the byte {}; is it the vocabulary of a byte-level BPE?", path, *without);
+}
+
+// A token that the cutter cuts is never a piece.
+bool TokenizerPipeline::merges_make_whole_pieces() const {
+  return std::ranges::all_of(model.whole_pieces(), [&](const auto& piece) {
+    const auto& [text, id] = piece;
+    return is_added(id) || TextCutter::pretokenizer().first_pretoken(text) < text.size();
+  });
 }
 
 void TokenizerPipeline::name_tokens(const std::string& path) {
@@ -200,7 +242,7 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
   }
   for (int tries = 0; tries < 3 && end > 0; tries++) {
     const size_t inside = cutter.last_cut(rest.substr(0, end), cutting);
-    if (inside == 0) return 0;
+    if (inside == 0) return is_gpt2_ ? cut_of_run(text) : 0;
     const size_t cut = begin + inside;
     const auto change = std::find_if(changes.rbegin(), changes.rend(),
                                      [&](const TextNormalizer::Change& c) { return c.new_begin < cut; });
@@ -209,6 +251,24 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
     end = change->new_begin > begin ? change->new_begin - begin : 0;
   }
   return 0;
+}
+
+// A long pre-token, perhaps after a few short ones, whose ends do not depend on what follows.
+size_t TokenizerPipeline::cut_of_run(std::string_view text) const {
+  const Pretokenizer& pretokenizer = TextCutter::pretokenizer();
+  size_t cut = 0, begin = 0, before = 0;  // of the long pre-token and of the one before it
+  for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
+    const size_t length = pretokenizer.first_pretoken(rest);
+    if (length + RunCut::end_known_late >= rest.size()) break;
+    // Trailing blanks are one pre-token, which may become two when text follows.
+    const size_t end = begin + length;
+    if (begin == 0 || pretokenizer.first_pretoken(text.substr(before, end - before)) == begin - before) cut = end;
+    before = begin;
+    begin = end;
+  }
+  if (cut > 0) return cut;
+  const size_t in_run = model.cut_in(text.substr(begin));
+  return in_run > 0 ? begin + in_run : 0;
 }
 
 }  // namespace megalith

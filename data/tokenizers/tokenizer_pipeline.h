@@ -2,6 +2,7 @@
 // data/ only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,6 +27,9 @@ struct TokenizerPipeline {
   TokenizerPipeline(const nlohmann::json& file, const std::string& path, const std::optional<std::string>& named_end);
 
   int32_t size() const { return static_cast<int32_t>(names.size()); }
+  // Returns whether GPT-2's parts would make the same ids of the same vocabulary. Then ids stand for the unchanged
+  // bytes of a text, and each byte has a token.
+  bool is_gpt2() const { return is_gpt2_; }
 
   // As of Tokenizer::last_cut.
   size_t last_cut(std::string_view text, bool with_specials) const;
@@ -43,12 +47,18 @@ struct TokenizerPipeline {
   std::string end_name;
 
  private:
+  bool is_added(int32_t id) const { return std::ranges::find(added, id, &AddedToken::id) != added.end(); }
+  void check_bytes(const std::string& path) const;
+  bool merges_make_whole_pieces() const;
   void name_tokens(const std::string& path);
   void find_end(const std::optional<std::string>& named_end, const std::string& path);
   // Returns the bytes of a text's first characters that become this many bytes when they are normalized.
   size_t characters_that_become(std::string_view text, size_t wanted) const;
   size_t cut_of_characters(std::string_view text, bool with_specials) const;
   size_t cut_of_pieces(std::string_view text, bool with_specials) const;
+  size_t cut_of_run(std::string_view text) const;
+
+  bool is_gpt2_ = false;
 };
 
 }  // namespace megalith

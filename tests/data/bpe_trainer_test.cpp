@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/tokenizer_json.h"
 #include "tests/data/scratch.h"
 
 namespace megalith {

@@ -8,9 +8,9 @@
 #include "data/corpus/documents.h"
 #include "data/corpus/prepare.h"
 #include "data/samples/token_stream.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_vocabulary.h"
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_json.h"
 #include "tests/data/compressed.h"
 #include "tests/data/corpora.h"
 #include "tests/data/scratch.h"
@@ -114,13 +114,8 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
 // They become ids or text, or are refused, also where a window ends inside of one.
 TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
   Scratch scratch;
-  BpeVocabulary vocabulary = bpe_of_bytes();
-  for (const char* name : {"<|user|>", "<|user|>>"}) {
-    vocabulary.specials.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
-    vocabulary.tokens.emplace_back(name);
-  }
-  fs::create_directory(scratch.path("t"));
-  make_bpe_tokenizer(vocabulary)->save(scratch.path("t"));
+  scratch.write("t/added_tokens.json", R"({"<|user|>": 257, "<|user|>>": 258})");
+  make_bpe_tokenizer(bpe_of_bytes())->save(scratch.path("t"));
   const std::string text = "ab <|user|>hello, w<|user|>>x <|use <|endoftext|>|> <|user|><|user|>";
   const auto run = [&](const std::string& name, const std::string& bytes, SpecialTexts special, int64_t window) {
     fs::remove_all(scratch.path("out"));
@@ -324,7 +319,7 @@ TEST(Corpus, TokensAbove65535Survive) {
   vocabulary.end_of_text = static_cast<int32_t>(vocabulary.tokens.size());
   vocabulary.tokens.emplace_back();
   fs::create_directories(scratch.path("bpe"));
-  write_bpe(vocabulary, scratch.path("bpe"));
+  make_bpe_tokenizer(vocabulary)->save(scratch.path("bpe"));
   PrepareOptions options =
       options_for({scratch.write("a.jsonl", json_line("abba") + json_line("ab"))}, scratch.path("out"), 0);
   options.tokenizer = scratch.path("bpe");

@@ -36,6 +36,24 @@ inline Ids plain(const Tokenizer& tokenizer, std::string_view text) {
   return ids;
 }
 
+// GPT-2's tables, without its tokenizer.
+inline BpeVocabulary gpt2_vocabulary() {
+  const std::string path = test::gpt2_folder() + "/vocab.json";
+  const Json ids = read_json_file(path);
+  BpeNames names(ids, path, "vocab.json");
+  for (const auto& [number, line] : lines_of_merges(read_file(test::gpt2_folder() + "/merges.txt")))
+    names.add_merge(line, "merges.txt", "line", number);
+  BpeVocabulary vocabulary;
+  vocabulary.merges = names.merges();
+  vocabulary.end_of_text = ids.at("<|endoftext|>").get<int32_t>();
+  vocabulary.tokens.resize(ids.size());
+  for (const auto& [name, id] : ids.items())
+    if (id != vocabulary.end_of_text) vocabulary.tokens[id.get<size_t>()] = *bytes_of_name(name);
+  for (int byte = 0; byte < 256; byte++)
+    vocabulary.byte_ids[static_cast<size_t>(byte)] = ids.at(name_of_byte(static_cast<char>(byte))).get<int32_t>();
+  return vocabulary;
+}
+
 // A byte-level tokenizer: ids 0 to 255 are the bytes, then come "ab", "12", " a", "abc" without a merge, and <end>.
 inline Json of_bytes() {
   Json file = Json::parse(R"({"added_tokens": [{"id": 260, "special": true, "content": "<end>"}], "normalizer": null,

@@ -7,6 +7,7 @@
 
 #include "data/tokenizers/bpe_merger.h"
 #include "tests/data/scratch.h"
+#include "tests/data/small_tokenizers.h"
 #include "tests/python.h"
 
 namespace megalith {
@@ -97,7 +98,7 @@ TEST(Tokenizer, SaveAndLoadRoundTrip) {
   EXPECT_EQ(read_file(scratch.path("copy/merges.txt")), read_file(gpt2_folder() + "/merges.txt"));
   EXPECT_EQ(nlohmann::json::parse(read_file(scratch.path("copy/vocab.json"))),
             nlohmann::json::parse(read_file(gpt2_folder() + "/vocab.json")));
-  EXPECT_ERROR(gpt2().save(scratch.path("copy")), "vocab.json", "exists");
+  EXPECT_ERROR(gpt2().save(scratch.path("copy")), "merges.txt", "exists");
 }
 
 // The plain twin: look for the earliest merge anywhere, do it at its leftmost place, look again.
@@ -125,7 +126,7 @@ std::vector<int32_t> plain_merge(const BpeVocabulary& vocabulary, const std::str
 
 TEST(Tokenizer, MergingEqualsItsDefinitionAtAllLengths) {
   SKIP_WITHOUT_GPT2();
-  const BpeVocabulary whole = read_bpe(gpt2_folder());
+  const BpeVocabulary whole = small_tokenizers::gpt2_vocabulary();
   BpeVocabulary vocabulary = whole;
   vocabulary.merges.resize(3000);
   const MergeTable table(vocabulary);
@@ -157,15 +158,15 @@ TEST(Tokenizer, RefusesDamagedFolders) {
   std::filesystem::remove(scratch.path("t/merges.txt"));
   scratch.write("t/vocab.json", vocab);
   EXPECT_ERROR(load_tokenizer(scratch.path("t")), "merges.txt");
-  EXPECT_ERROR(load(vocab.substr(0, 1000), merges), "vocab.json", "not JSON");
-  EXPECT_ERROR(load("", merges), "vocab.json", "empty");
-  EXPECT_ERROR(load("[1, 2]", merges), "not a JSON object");
-  EXPECT_ERROR(load(R"({"a": "b"})", merges), "\"a\"", "not an integer");
-  EXPECT_ERROR(load(R"({"a": 0, "b": 2})", merges), "id 2", "0 to 1");
-  EXPECT_ERROR(load(R"({"a": 1, "b": 1})", merges), "same id 1");
-  EXPECT_ERROR(load(R"({"a": 0})", merges), "<|endoftext|>");
-  EXPECT_ERROR(load(R"({"a": 0, "<|endoftext|>": 1})", merges), "no token for the byte 0");
-  EXPECT_ERROR(load(R"({"a b": 0, "<|endoftext|>": 1})", merges), "\"a b\"", "stands for no byte");
+  EXPECT_ERROR(load(vocab.substr(0, 1000), ""), "vocab.json", "not JSON");
+  EXPECT_ERROR(load("", ""), "vocab.json", "empty");
+  EXPECT_ERROR(load("[1, 2]", ""), "not a JSON object");
+  EXPECT_ERROR(load(R"({"a": "b"})", ""), "\"a\"", "not an integer");
+  EXPECT_ERROR(load(R"({"a": 0, "b": 2})", ""), "id 2", "0 to 1");
+  EXPECT_ERROR(load(R"({"a": 1, "b": 1})", ""), "same id 1");
+  EXPECT_ERROR(load(R"({"a": 0})", ""), "<|endoftext|>");
+  EXPECT_ERROR(load(R"({"a": 0, "<|endoftext|>": 1})", ""), "no token for the byte 0");
+  EXPECT_ERROR(load(R"({"a b": 0, "<|endoftext|>": 1})", ""), "\"a b\"", "stands for no byte");
   EXPECT_ERROR(load(vocab, "#version: 0.2\na b c\n"), "line 2", "not two tokens");
   EXPECT_ERROR(load(vocab, "#version: 0.2\nq qqq\n"), "line 2", "not in vocab.json");
   EXPECT_ERROR(load(vocab, "h e\nh e\n"), "line 2", "in line 1 already");

@@ -18,7 +18,6 @@
 #include "data/conversations/jinja.h"
 #include "data/samples/token_formats.h"
 #include "data/tokenizers/bpe_names.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/tokenizer_json.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
@@ -197,8 +196,8 @@ bool read_tokens(std::string_view bytes) {
 bool is_tried(std::string_view bytes) { return bytes.size() % 16 == 0; }
 
 // A text comes back from its tokens.
-void try_vocabulary(const BpeVocabulary& vocabulary) {
-  const auto tokenizer = make_bpe_tokenizer(vocabulary);
+void try_gpt2(const std::string& vocab, const std::string& merges) {
+  const auto tokenizer = tokenizer_of_files({{vocab_file, vocab}, {merges_file, merges}}, "fuzz", {});
   const std::string text = "What is read, comes back: \xc3\xa4\xff\n\n  12 ab.";
   std::vector<int32_t> ids;
   tokenizer->encode(text, ids);
@@ -219,33 +218,18 @@ void try_any(const Tokenizer& tokenizer) {
 }
 
 bool read_vocab_json(std::string_view bytes) {
-  static MemoryFile memory;
-  const std::string& path = memory.put(bytes);
-  return refused_or([&] {
-    const BpeVocabulary vocabulary = BpeNames(read_json_file(path), path, "vocab.json").without_merges();
-    if (is_tried(bytes)) try_vocabulary(vocabulary);
-  });
+  return refused_or([&] { try_gpt2(std::string(bytes), ""); });
 }
 
-// The file is read against the tokens beside it, which are read once.
+// The file is read against the tokens beside it.
 bool read_merges_txt(std::string_view bytes) {
-  static const std::string beside = seeds + "beside_merges/vocab.json";
-  static const BpeNames tokens(read_json_file(beside), beside, "vocab.json");
-  return refused_or([&] {
-    BpeNames names = tokens;
-    names.add_merges(bytes, "merges.txt");
-    if (!is_tried(bytes)) return;
-    BpeVocabulary vocabulary = names.without_merges();
-    vocabulary.merges = names.merges();
-    try_vocabulary(vocabulary);
-  });
+  static const std::string vocab = read_file(seeds + "beside_merges/vocab.json");
+  return refused_or([&] { try_gpt2(vocab, std::string(bytes)); });
 }
 
 bool read_tokenizer(std::string_view bytes) {
-  static MemoryFile memory;
-  const std::string& path = memory.put(bytes);
   return refused_or([&] {
-    const auto tokenizer = read_tokenizer_json(path);
+    const auto tokenizer = tokenizer_of_files({{tokenizer_json_file, std::string(bytes)}}, "fuzz", {});
     if (is_tried(bytes)) try_any(*tokenizer);
   });
 }
