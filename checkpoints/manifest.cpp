@@ -7,7 +7,7 @@
 #include <set>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"

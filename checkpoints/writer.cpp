@@ -1,11 +1,9 @@
 #include "checkpoints/writer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/directory.h"
 #include "checkpoints/hdf5_file.h"
 #include "kernels/system/files.h"
 #include "kernels/system/large_write.h"
@@ -13,8 +11,6 @@
 
 namespace megalith {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int64_t cached = int64_t{1} << 15;  // bytes that stay in the first cache
 
@@ -53,23 +49,6 @@ void write_structure(const std::string& structure, const std::vector<DatasetReco
 }
 
 }  // namespace
-
-std::string checkpoint_path(const std::string& directory, int64_t step) {
-  return fmt::format("{}/step-{:08}", directory, step);
-}
-
-std::string begin_checkpoint(const std::string& directory, int64_t step) {
-  CHECK(step >= 0, "a checkpoint of step {}", step);
-  const std::string target = checkpoint_path(directory, step);
-  CHECK(!why_of_no_use(target).empty(),
-        "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
-  const std::string folder = fmt::format("{}/.step-{:08}.partial", directory, step);
-  remove_all(folder);
-  const std::string remedy = "may this user write checkpoints there?";
-  if (std::error_code ignored; !fs::exists(directory, ignored)) make_folders(directory, remedy);
-  make_folder(folder, remedy);
-  return folder;
-}
 
 struct RankFileWriter::LaidOut {
   explicit LaidOut(std::vector<DatasetRecord> of) : datasets(std::move(of)), layout(datasets) {}
@@ -122,37 +101,5 @@ FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<
   file.publish();
   return record;
 }
-
-std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
-  try {
-    const std::string directory = fs::path(folder).parent_path().string();
-    const std::string target = checkpoint_path(directory, manifest.step);
-    CHECK(folder == fmt::format("{}/.step-{:08}.partial", directory, manifest.step),
-          "{} was not begun for a checkpoint of step {}", folder, manifest.step);
-    std::sort(manifest.files.begin(), manifest.files.end(),
-              [](const FileRecord& a, const FileRecord& b) { return a.name < b.name; });
-    for (size_t i = 1; i < manifest.files.size(); i++)
-      CHECK(manifest.files[i].name != manifest.files[i - 1].name, "two ranks wrote {}", manifest.files[i].name);
-    check_files(folder, manifest);
-    check_complete(manifest);
-
-    write_file(folder + "/manifest.json", to_text(manifest));
-    if (std::error_code ignored; fs::exists(fs::symlink_status(target, ignored))) {  // or a link to nothing
-      CHECK(!why_of_no_use(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
-      set_aside(target);
-    }
-    move_file(folder, target);
-    return target;
-  } catch (const Error& e) {
-    try {
-      abandon_checkpoint(folder);
-    } catch (const Error& another) {
-      FAIL("{}; moreover, {}", e.what(), another.what());
-    }
-    throw;
-  }
-}
-
-void abandon_checkpoint(const std::string& folder) { remove_all(folder); }
 
 }  // namespace megalith

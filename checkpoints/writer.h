@@ -1,9 +1,9 @@
 // Writes a checkpoint. One process or many take part, and the caller orders the steps between them:
 //
-//   rank 0     folder = begin_checkpoint(directory, step)                 DIR/.step-00000100.partial
+//   rank 0     folder = store.begin(step)                                 DIR/.step-00000100.partial
 //   all        record = writer.write(folder, rank, shards)                folder/rank-00003.h5
-//   rank 0     publish_checkpoint(folder, {step, state, all records})     DIR/step-00000100
-//   or, when any rank failed, once all have returned:  rank 0  abandon_checkpoint(folder)
+//   rank 0     store.publish(folder, {step, state, all records})          DIR/step-00000100
+//   or, when any rank failed, once all have returned:  rank 0  store.remove(folder)
 //
 // If power, process or disk fails at any moment, DIR holds the checkpoints it held before, and the new one is complete
 // or absent: each file is written under a temporary name, fsynced and renamed, the manifest last, and then the folder
@@ -48,13 +48,6 @@ struct ShardToWrite {
   Show show;
 };
 
-// DIR/step-00000100
-std::string checkpoint_path(const std::string& directory, int64_t step);
-
-// Creates `directory` if needed and, in it, the folder for the rank files; removes what an earlier crash left there.
-// Error if a complete checkpoint of this step exists.
-std::string begin_checkpoint(const std::string& directory, int64_t step);
-
 // Writes ranks' files one after another. Reuses its memory, and the layout of equal shards.
 class RankFileWriter {
  public:
@@ -78,13 +71,5 @@ class RankFileWriter {
   std::unique_ptr<LaidOut> laid_out_;  // of the last file, or null
   DirectMemory memory_;
 };
-
-// Checks that the files are there and hold every element of every tensor, writes the manifest and renames the folder.
-// Renames an incomplete or damaged folder in the way to step-00000100.damaged-K; a complete one is an Error. After an
-// Error nothing is published, and `folder` is removed. Returns the checkpoint's path.
-std::string publish_checkpoint(const std::string& folder, Manifest manifest);
-
-// Removes the unfinished folder, if it is there, to free its space.
-void abandon_checkpoint(const std::string& folder);
 
 }  // namespace megalith

@@ -13,10 +13,10 @@ namespace {
 using namespace test;
 
 void publish_step(const std::string& directory, int64_t step) {
-  const std::string folder = begin_checkpoint(directory, step);
+  const std::string folder = CheckpointStore(directory).begin(step);
   Manifest manifest{step, {{"samples", step}}, {}};
   for (int rank = 0; rank < 2; rank++) manifest.files.push_back(write_rank(folder, rank, 1, 2));
-  publish_checkpoint(folder, manifest);
+  store_of(folder).publish(folder, manifest);
 }
 
 // A life of a checkpoint directory, and which step was published by when.
@@ -37,15 +37,15 @@ Life live(const std::string& directory) {
       life.published.emplace_back(recorded.calls().size(), step);
     };
     save(2);
-    prune_checkpoints(directory, 1);
-    const std::string given_up = begin_checkpoint(directory, 3);
+    CheckpointStore(directory).prune(1);
+    const std::string given_up = CheckpointStore(directory).begin(3);
     write_rank(given_up, 0, 1, 2);
-    abandon_checkpoint(given_up);
+    store_of(given_up).remove(given_up);
     save(3);
     life.published.emplace_back(recorded.calls().size(), 2);
-    set_aside(checkpoint_path(directory, 3));
+    set_aside(CheckpointStore(directory).path_of(3));
     save(3);
-    prune_checkpoints(directory, 1);
+    CheckpointStore(directory).prune(1);
     life.calls = recorded.calls();
   }
   life.after = tree_below(directory);
@@ -61,7 +61,7 @@ int64_t promised(const Life& life, size_t calls) {
 
 // Why the directory does not keep its promises; else empty.
 std::string broken_promise(const std::string& directory, int64_t promised) try {
-  const CheckpointListing listing = scan_checkpoints(directory);
+  const CheckpointListing listing = CheckpointStore(directory).list();
   for (const SkippedCheckpoint& s : listing.skipped)
     if (s.published && !fs::is_empty(s.path)) return s.reason;
   if (listing.complete.empty()) return "no checkpoint is complete";
@@ -74,9 +74,9 @@ std::string broken_promise(const std::string& directory, int64_t promised) try {
   const int64_t newest = CheckpointReader(listing.complete.front()).manifest().step;
   if (newest < promised) return fmt::format("the newest is of step {}, and {} was published", newest, promised);
   publish_step(directory, newest + 1);
-  prune_checkpoints(directory, 1);
-  const std::vector<std::string> left = list_checkpoints(directory);
-  return left == std::vector{checkpoint_path(directory, newest + 1)} ? "" : "a save after it went wrong";
+  CheckpointStore(directory).prune(1);
+  const std::vector<std::string> left = CheckpointStore(directory).usable();
+  return left == std::vector{CheckpointStore(directory).path_of(newest + 1)} ? "" : "a save after it went wrong";
 } catch (const Error& e) {
   return e.what();
 }
@@ -146,7 +146,7 @@ TEST(Crash, after_a_kill_counts_what_the_killed_one_had_not_flushed) {
                        [&](const DiskTree& tree, size_t calls) {
                          if (calls < second.size()) return true;
                          spill_tree(tree, folder / "crash");
-                         return list_checkpoints(folder / "crash/a/b").size() == 1;
+                         return CheckpointStore(folder / "crash/a/b").usable().size() == 1;
                        });
     EXPECT_TRUE(states.all_hold(disk, second)) << "killed after call " << killed;
   }

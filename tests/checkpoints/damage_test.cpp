@@ -173,7 +173,7 @@ TEST(DamageReport, loops_of_links_are_skipped) {
   for (const char* name : {"/rank-00001.h5", "/manifest.json"}) {
     fs::remove(checkpoint + name);
     fs::create_symlink(checkpoint + name, checkpoint + name);
-    const CheckpointListing found = scan_checkpoints(folder.path());
+    const CheckpointListing found = CheckpointStore(folder.path()).list();
     EXPECT_TRUE(found.complete.empty());
     ASSERT_EQ(found.skipped.size(), 1u);
     EXPECT_TRUE(found.skipped[0].reason.starts_with(checkpoint + name)) << found.skipped[0].reason;

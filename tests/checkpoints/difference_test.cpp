@@ -21,7 +21,7 @@ struct Planted {
 // The test tensors in one file, with some elements changed and some tensors left out.
 std::string write_changed(const std::string& directory, const std::vector<Planted>& planted,
                           const std::string& left_out = "") {
-  const std::string folder = begin_checkpoint(directory, 1);
+  const std::string folder = CheckpointStore(directory).begin(1);
   std::vector<std::vector<float>> data;
   std::vector<ShardToWrite> stored;
   for (const TestTensor& t : test_tensors()) {
@@ -34,7 +34,7 @@ std::string write_changed(const std::string& directory, const std::vector<Plante
   }
   Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
   manifest.files.push_back(RankFileWriter().write(folder, 0, stored));
-  return publish_checkpoint(folder, std::move(manifest));
+  return store_of(folder).publish(folder, std::move(manifest));
 }
 
 TEST(Difference, no_layout_is_one) {
@@ -74,11 +74,11 @@ TEST(Difference, is_placed_in_a_tensor_of_several_blocks) {
   const auto write = [&](const std::string& directory, float last) {
     std::vector<float> data(static_cast<size_t>(elements), 1);
     data.back() = last;
-    const std::string folder = begin_checkpoint(directory, 1);
+    const std::string folder = CheckpointStore(directory).begin(1);
     Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
     const std::vector<ShardToWrite> shards{{whole_tensor("t", {elements}), data.data()}};
     manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
-    return publish_checkpoint(folder, std::move(manifest));
+    return store_of(folder).publish(folder, std::move(manifest));
   };
   CheckpointReader one(write(a.path(), 1)), other(write(b.path(), 2));
   const TensorComparison c = compare_tensors(one, other);
@@ -110,12 +110,12 @@ TEST(Difference, of_tensors_shapes_and_types) {
 
   const auto write = [](const std::string& directory, int64_t step, std::vector<int64_t> shape, DType type) {
     const std::array<float, 6> zeros{};
-    const std::string folder = begin_checkpoint(directory, step);
+    const std::string folder = CheckpointStore(directory).begin(step);
     const std::vector<ShardToWrite> shards{
         {whole_tensor("t", std::move(shape)), type, [&](int64_t, int64_t, const auto& use) { use(zeros.data()); }}};
     Manifest manifest{.step = step, .state = nlohmann::json::object(), .files = {}};
     manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
-    return CheckpointReader(publish_checkpoint(folder, std::move(manifest)));
+    return CheckpointReader(store_of(folder).publish(folder, std::move(manifest)));
   };
   CheckpointReader f32 = write(c.path(), 1, {2, 3}, DType::f32), bf16 = write(c.path(), 2, {2, 3}, DType::bf16),
                    turned = write(c.path(), 3, {3, 2}, DType::f32);

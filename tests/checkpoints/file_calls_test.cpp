@@ -17,16 +17,16 @@ using namespace test;
 
 // As a trainer that keeps one checkpoint.
 void save_step(const std::string& directory, int64_t step) {
-  const std::string folder = begin_checkpoint(directory, step);
+  const std::string folder = CheckpointStore(directory).begin(step);
   try {
     Manifest manifest{step, {{"samples", step}}, {}};
     for (int rank = 0; rank < 2; rank++) manifest.files.push_back(write_rank(folder, rank, 1, 2));
-    publish_checkpoint(folder, manifest);
+    store_of(folder).publish(folder, manifest);
   } catch (const Error&) {
-    abandon_checkpoint(folder);
+    store_of(folder).remove(folder);
     throw;
   }
-  prune_checkpoints(directory, 1);
+  CheckpointStore(directory).prune(1);
 }
 
 TEST(FileCalls, of_a_save_come_in_their_order) {
@@ -67,7 +67,7 @@ TEST(FileCalls, of_a_save_come_in_their_order) {
 
 // Whole checkpoints only, and at least one of them.
 void expect_whole(const std::string& directory) {
-  const std::vector<std::string> complete = list_checkpoints(directory);
+  const std::vector<std::string> complete = CheckpointStore(directory).usable();
   EXPECT_FALSE(complete.empty());
   for (const std::string& path : complete) {
     EXPECT_EQ(verify_checkpoint(path).damaged, std::vector<std::string>());
@@ -97,7 +97,7 @@ TEST(FileCalls, a_full_disk_at_any_of_them_leaves_the_checkpoint_before) {
       const auto full = [&](const FileEvent& e) {
         refused = e.path;
         call = e.call;
-        tidies_up = fs::exists(checkpoint_path(folder.path(), 2));
+        tidies_up = fs::exists(CheckpointStore(folder.path()).path_of(2));
         return FileFate{ENOSPC, torn ? e.bytes / 2 : 0};
       };
       bool saved = false;
@@ -111,8 +111,8 @@ TEST(FileCalls, a_full_disk_at_any_of_them_leaves_the_checkpoint_before) {
         EXPECT_NE(message.find("No space left on device"), std::string::npos) << message;
       }
       expect_whole(folder.path());
-      const bool published = fs::exists(checkpoint_path(folder.path(), 2));
-      EXPECT_TRUE(published || fs::exists(checkpoint_path(folder.path(), 1)));
+      const bool published = fs::exists(CheckpointStore(folder.path()).path_of(2));
+      EXPECT_TRUE(published || fs::exists(CheckpointStore(folder.path()).path_of(1)));
       EXPECT_TRUE(published || !saved);
       save_step(folder.path(), published ? 3 : 2);
       expect_whole(folder.path());

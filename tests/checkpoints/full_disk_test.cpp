@@ -46,7 +46,7 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
   const TemporaryFolder folder;
   write_checkpoint(folder.path(), 1);
   for (int round = 0; round < 20; round++) {
-    const std::string unfinished = begin_checkpoint(folder.path(), 2);
+    const std::string unfinished = CheckpointStore(folder.path()).begin(2);
     {
       const FileSizeLimit limit(65536);
       const std::string message = message_of([&] { write_megabyte(unfinished); });
@@ -54,8 +54,8 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
         EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
     }
     EXPECT_TRUE(fs::is_empty(unfinished));
-    abandon_checkpoint(unfinished);
-    EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+    store_of(unfinished).remove(unfinished);
+    EXPECT_EQ(CheckpointStore(folder.path()).usable().size(), 1u);
   }
   const std::string again = write_checkpoint(folder.path(), 2);
   EXPECT_TRUE(verify_checkpoint(again).damaged.empty());
@@ -69,7 +69,9 @@ void meet_a_limit_and_go_on(const std::string& folder) {
     if (!limit) limit.emplace(1000);
     show(begin, end, use);
   };
-  const std::string message = message_of([&] { RankFileWriter().write(begin_checkpoint(folder, 1), 0, {&stored, 1}); });
+  const std::string message = message_of([&] {
+    RankFileWriter().write(CheckpointStore(folder).begin(1), 0, {&stored, 1});
+  });
   CHECK(limit && message.find("ulimit -f") != std::string::npos, "{}", message);
   limit.reset();
   CHECK(verify_checkpoint(write_checkpoint(folder, 2)).damaged.empty(), "the next one is damaged");
@@ -95,11 +97,11 @@ TEST(FullDisk, a_small_file_system) {
   }, afterwards{};
   ::statvfs(folder.path().c_str(), &at_first);
   for (int round = 0; round < 20; round++) {
-    const std::string unfinished = begin_checkpoint(folder.path(), 2);
+    const std::string unfinished = CheckpointStore(folder.path()).begin(2);
     const std::string message = message_of([&] { write_megabyte(unfinished); });
     for (const char* part : {"rank-00000.h5", "No space left", "bytes wanted", "bytes are available", "keep fewer"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
-    abandon_checkpoint(unfinished);
+    store_of(unfinished).remove(unfinished);
   }
   ::statvfs(folder.path().c_str(), &afterwards);
   EXPECT_EQ(afterwards.f_bfree, at_first.f_bfree);

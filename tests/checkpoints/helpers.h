@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "checkpoints/writer.h"
 #include "kernels/system/check.h"
 #include "kernels/system/files.h"
@@ -121,15 +121,20 @@ inline FileRecord write_rank(const std::string& folder, int rank, int tensor_deg
   return RankFileWriter().write(folder, rank, stored);
 }
 
+// The store in which a folder was begun.
+inline CheckpointStore store_of(const std::string& folder) {
+  return CheckpointStore(fs::path(folder).parent_path().string());
+}
+
 // A whole checkpoint of the test tensors, as all ranks together would write it.
 inline std::string write_checkpoint(const std::string& directory, int64_t step, int tensor_degree = 1, int shards = 2) {
-  const std::string folder = begin_checkpoint(directory, step);
+  const std::string folder = CheckpointStore(directory).begin(step);
   Manifest manifest;
   manifest.step = step;
   manifest.state = {{"samples", step * 10}, {"model", {{"layers", 1}}}};
   for (int rank = 0; rank < tensor_degree * shards; rank++)
     manifest.files.push_back(file_record_from_text(to_text(write_rank(folder, rank, tensor_degree, shards))));
-  return publish_checkpoint(folder, std::move(manifest));
+  return store_of(folder).publish(folder, std::move(manifest));
 }
 
 // Reads everything as another layout; true when every element is right.

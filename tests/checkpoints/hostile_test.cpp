@@ -252,7 +252,7 @@ TEST_F(Hostile, a_checkpoint_under_the_name_of_another_step) {
     const std::string message = message_of([&] { CheckpointReader{path}; });
     EXPECT_NE(message.find("holds a checkpoint of step 1"), std::string::npos) << message;
   }
-  EXPECT_EQ(scan_checkpoints(folder_.path()).complete, std::vector{checkpoint_});
+  EXPECT_EQ(CheckpointStore(folder_.path()).list().complete, std::vector{checkpoint_});
   // Under no step's name it may be kept.
   fs::rename(other, folder_ / "the-good-one");
   EXPECT_EQ(CheckpointReader(folder_ / "the-good-one").manifest().step, 1);

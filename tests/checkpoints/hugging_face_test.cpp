@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "checkpoints/store.h"
 #include "tests/checkpoints/raw_safetensors.h"
 
 namespace megalith {
@@ -59,7 +60,7 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
   const TemporaryFolder folder;
   HuggingFaceReader source = open_gpt2(tiny);
   const ModelConfig model = read_hugging_face_shape(tiny);
-  const std::string unfinished = begin_checkpoint(folder.path(), 1);
+  const std::string unfinished = CheckpointStore(folder.path()).begin(1);
   std::vector<std::vector<float>> data;
   std::vector<ShardToWrite> stored;
   for (const StoredParameter& p : gpt2_parameters(model)) {
@@ -69,7 +70,8 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
     stored.push_back({whole, data.back().data()});
   }
   const FileRecord record = RankFileWriter().write(unfinished, 0, stored);
-  CheckpointReader checkpoint(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}));
+  CheckpointReader checkpoint(
+      CheckpointStore(folder.path()).publish(unfinished, {1, nlohmann::json::object(), {record}}));
   const std::string out = folder / "exported/model";
   export_hugging_face(checkpoint, model, gpt2_parameters(model), out);
   EXPECT_EQ(read_hugging_face_shape(out), model);

@@ -22,7 +22,7 @@ std::vector<float> values_at(int64_t step) {
 
 void save(const std::string& directory, int64_t step) {
   const std::vector<float> data = values_at(step);
-  const std::string folder = begin_checkpoint(directory, step);
+  const std::string folder = CheckpointStore(directory).begin(step);
   Manifest manifest{step, {{"samples", step}}, {}};
   for (int rank = 0; rank < 3; rank++) {
     TensorShard p = whole_tensor("parameters/t", saved_shape);
@@ -31,7 +31,7 @@ void save(const std::string& directory, int64_t step) {
     const ShardToWrite stored{p, data.data() + p.elements.begin};
     manifest.files.push_back(RankFileWriter().write(folder, rank, {&stored, 1}));
   }
-  publish_checkpoint(folder, manifest);
+  store_of(folder).publish(folder, manifest);
 }
 
 // Saves step after step, as a trainer that keeps two would, and says after each that it is safe.
@@ -40,7 +40,7 @@ void save(const std::string& directory, int64_t step) {
     for (;; step++) {
       save(directory, step);
       if (::write(out, &step, sizeof step) != sizeof step) ::_exit(2);
-      prune_checkpoints(directory, 2);
+      CheckpointStore(directory).prune(2);
     }
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
@@ -69,7 +69,7 @@ TEST(Kill, no_complete_checkpoint_is_lost) {
     for (int64_t step = 0; ::read(pipe[0], &step, sizeof step) == sizeof step;) safe = step;
     ::close(pipe[0]);
 
-    const CheckpointListing listing = scan_checkpoints(folder.path());
+    const CheckpointListing listing = CheckpointStore(folder.path()).list();
     ASSERT_FALSE(listing.complete.empty());
     for (const SkippedCheckpoint& s : listing.skipped) {
       EXPECT_NE(s.path.find(".partial"), std::string::npos) << s.reason;
@@ -91,7 +91,7 @@ TEST(Kill, no_complete_checkpoint_is_lost) {
   }
   RecordProperty("kills_during_a_save", during_a_save);
   EXPECT_GT(during_a_save, 0) << "no kill fell into a save: the delays prove nothing on this machine";
-  prune_checkpoints(folder.path(), 1);
+  CheckpointStore(folder.path()).prune(1);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
 }
 

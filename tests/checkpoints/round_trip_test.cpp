@@ -44,7 +44,7 @@ TEST(RoundTrip, any_layout_reads_any_checkpoint) {
 // Over blocks and parts of the writer, in both types, wherever they lie.
 TEST(RoundTrip, counts_what_is_not_finite) {
   const TemporaryFolder folder;
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   const int64_t n = (int64_t{4} << 20) + 12345;
   std::vector<float> wide(static_cast<size_t>(n), 3e38f);
   std::vector<bfloat16> narrow(static_cast<size_t>(n), bfloat16(-1e-40f));
@@ -75,7 +75,7 @@ TEST(RoundTrip, tensors_larger_than_one_chunk) {
   const TensorShard whole = whole_tensor("parameters/big", shape);
   std::vector<float> data(static_cast<size_t>(whole.numel()));
   for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<float>(i);
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   TensorShard front = whole, back = whole;
   front.elements.end = back.elements.begin = 4200001;
   const std::array<ShardToWrite, 2> shards = {ShardToWrite{front, data.data()},
@@ -83,7 +83,7 @@ TEST(RoundTrip, tensors_larger_than_one_chunk) {
   const FileRecord record = RankFileWriter().write(path, 0, shards);
   EXPECT_EQ(record.datasets[0].dataset, "parameters/big");
   EXPECT_EQ(record.datasets[1].dataset, "parameters/big#1");
-  CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
+  CheckpointReader reader(store_of(path).publish(path, {1, nlohmann::json::object(), {record}}));
   for (int pass = 0; pass < 2; pass++) {  // before and after the datasets were verified
     std::vector<float> out(data.size());
     reader.read(whole, out.data());
@@ -108,10 +108,10 @@ TEST(RoundTrip, every_bit_of_a_float_survives) {
                              std::numeric_limits<float>::denorm_min(),
                              std::bit_cast<float>(0x7f800001u)};
   const TensorShard whole = whole_tensor("t", {6});
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   const ShardToWrite stored{whole, data.data()};
   const FileRecord record = RankFileWriter().write(path, 0, {&stored, 1});
-  CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
+  CheckpointReader reader(store_of(path).publish(path, {1, nlohmann::json::object(), {record}}));
   std::vector<float> out(6);
   reader.read(whole, out.data());
   EXPECT_EQ(std::memcmp(out.data(), data.data(), 24), 0);
@@ -130,7 +130,7 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
   std::vector<float> data(40, 1.5f);
   const TensorShard whole = whole_tensor("t", {40});
   const auto files_of = [&](int64_t step, const ShardToWrite& shard) {
-    const std::string path = begin_checkpoint(folder.path(), step);
+    const std::string path = CheckpointStore(folder.path()).begin(step);
     const FileRecord one = writer.write(path, 0, {&shard, 1}), fresh = RankFileWriter().write(path, 1, {&shard, 1});
     EXPECT_EQ(one.datasets, fresh.datasets);
     EXPECT_EQ(one.structure, fresh.structure);
@@ -147,7 +147,7 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
     });
     const ShardToWrite shard{whole, data.data()};
     EXPECT_NE(message_of([&] {
-                writer.write(begin_checkpoint(folder.path(), 4), 0, {&shard, 1});
+                writer.write(CheckpointStore(folder.path()).begin(4), 0, {&shard, 1});
               }).find("No space"),
               std::string::npos);
   }
@@ -181,12 +181,12 @@ TEST(RoundTrip, bf16_is_kept_as_it_is) {
   };
   const std::array<ShardToWrite, 3> shards = {shown(0, 17), ShardToWrite{whole_tensor("b", {3, 5}), wide.data()},
                                               shown(17, 35)};
-  const std::string unfinished = begin_checkpoint(folder.path(), 4);
+  const std::string unfinished = CheckpointStore(folder.path()).begin(4);
   Manifest manifest;
   manifest.step = 4;
   manifest.files = {file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, shards)))};
   EXPECT_LT(manifest.files[0].datasets[1].offset + 2 * 35, manifest.files[0].bytes);
-  const std::string path = publish_checkpoint(unfinished, std::move(manifest));
+  const std::string path = store_of(unfinished).publish(unfinished, std::move(manifest));
   EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
   EXPECT_NE(describe_checkpoint(path).find("50 elements of bf16 and f32"), std::string::npos);
   CheckpointReader reader(path);
@@ -241,9 +241,9 @@ TEST(RoundTrip, hundreds_of_tensors_in_one_file) {
     value[i] = static_cast<float>(i);
     shards.push_back({whole_tensor(fmt::format("parameters/h.{}.a_rather_long_name.weight", i), {1}), &value[i]});
   }
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   const FileRecord record = RankFileWriter().write(path, 0, shards);
-  const std::string published = publish_checkpoint(path, {1, nlohmann::json::object(), {record}});
+  const std::string published = store_of(path).publish(path, {1, nlohmann::json::object(), {record}});
   EXPECT_TRUE(verify_checkpoint(published).damaged.empty());
   CheckpointReader reader(published);
   for (size_t i = 0; i < value.size(); i++) {
@@ -255,7 +255,7 @@ TEST(RoundTrip, hundreds_of_tensors_in_one_file) {
 
 TEST(RoundTrip, a_rank_may_hold_nothing) {
   const TemporaryFolder folder;
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   const TensorShard whole = whole_tensor("t", {3});
   const std::vector<float> data = {1, 2, 3};
   const ShardToWrite all{whole, data.data()}, none{flat_shard("t", {3}, {3, 3}), nullptr};
@@ -264,7 +264,7 @@ TEST(RoundTrip, a_rank_may_hold_nothing) {
   manifest.files.push_back(RankFileWriter().write(path, 1, {&none, 1}));
   manifest.files.push_back(RankFileWriter().write(path, 2, {}));
   EXPECT_TRUE(manifest.files[1].datasets.empty());
-  const std::string published = publish_checkpoint(path, manifest);
+  const std::string published = store_of(path).publish(path, manifest);
   EXPECT_TRUE(verify_checkpoint(published).damaged.empty());
   CheckpointReader reader(published);
   std::vector<float> out(3);
@@ -290,10 +290,10 @@ TEST(RoundTrip, what_is_not_there_is_an_error) {
 
 TEST(RoundTrip, a_checkpoint_with_a_hole_is_not_published) {
   const TemporaryFolder folder;
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   Manifest manifest{1, nlohmann::json::object(), {}};
   for (int rank : {0, 2}) manifest.files.push_back(write_rank(path, rank, 1, 3));
-  const std::string message = message_of([&] { publish_checkpoint(path, manifest); });
+  const std::string message = message_of([&] { store_of(path).publish(path, manifest); });
   EXPECT_NE(message.find("no rank stored elements"), std::string::npos) << message;
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
@@ -302,8 +302,8 @@ TEST(RoundTrip, state_that_json_cannot_hold_is_refused) {
   for (const nlohmann::json& state :
        {nlohmann::json{{"a", {{"loss", NAN}}}}, nlohmann::json{{"text", "\xff\xfe"}}, nlohmann::json::array({1})}) {
     const TemporaryFolder folder;
-    const std::string path = begin_checkpoint(folder.path(), 1);
-    EXPECT_THROW(publish_checkpoint(path, {1, state, {write_rank(path, 0, 1, 1)}}), Error);
+    const std::string path = CheckpointStore(folder.path()).begin(1);
+    EXPECT_THROW(store_of(path).publish(path, {1, state, {write_rank(path, 0, 1, 1)}}), Error);
     EXPECT_TRUE(fs::is_empty(folder.path()));
   }
 }
@@ -311,7 +311,7 @@ TEST(RoundTrip, state_that_json_cannot_hold_is_refused) {
 TEST(RoundTrip, names_that_collide_are_refused) {
   const TemporaryFolder folder;
   const float value = 1;
-  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::string path = CheckpointStore(folder.path()).begin(1);
   const std::array<ShardToWrite, 2> shards = {ShardToWrite{whole_tensor("a", {1}), &value},
                                               ShardToWrite{whole_tensor("a/b", {1}), &value}};
   EXPECT_NE(message_of([&] { RankFileWriter().write(path, 0, shards); }).find("a/b"), std::string::npos);

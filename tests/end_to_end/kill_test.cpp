@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <random>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "tests/end_to_end/layout.h"
 #include "tests/long_tests.h"
 
@@ -108,7 +108,7 @@ TEST_P(KilledLayouts, lose_nothing) {
       EXPECT_FALSE(result.timed_out);
     }
 
-    const CheckpointListing listing = scan_checkpoints(directory);
+    const CheckpointListing listing = CheckpointStore(directory).list();
     if (result.status == 0) {
       // The run came to its end, between kills or because there were enough.
       completed++;

@@ -10,6 +10,8 @@
 #include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
+#include "trainer/checkpointing/restart_point.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -41,7 +43,7 @@ class Resume : public ::testing::Test {
   std::string resume() {
     SmallRun run = make();
     try {
-      const auto progress = Checkpointer(config_, session(), run.trainer).resume();
+      const auto progress = Resumer(config_, session(), run.trainer).resume();
       return progress ? fmt::format("step {}", progress->step) : "from the start";
     } catch (const JobError& e) {
       return e.what();
@@ -67,7 +69,7 @@ TEST_F(Resume, WhatWasSkippedGoesOn) {
   Checkpointer(config_, session(), run.trainer).save({.step = 3, .sequences = 15, .skipped = 4, .skipped_in_a_row = 1});
 
   SmallRun again = make();
-  const auto progress = Checkpointer(config_, session(), again.trainer).resume();
+  const auto progress = Resumer(config_, session(), again.trainer).resume();
   ASSERT_TRUE(progress);
   EXPECT_EQ(progress->step, 3);
   EXPECT_EQ(progress->sequences, 15);
@@ -95,7 +97,7 @@ TEST_F(Resume, WhatIsNotFiniteIsNotGoneOnFrom) {
   const Saved saved = checkpointer.save({.step = 3, .sequences = 15});
   EXPECT_EQ(saved.path, "checkpoints/step-00000003");
   EXPECT_NE(saved.not_finite.find("not finite, in parameters/"), std::string::npos) << saved.not_finite;
-  EXPECT_EQ(list_checkpoints("checkpoints"), (std::vector<std::string>{"checkpoints/step-00000002"}))
+  EXPECT_EQ(CheckpointStore("checkpoints").usable(), (std::vector<std::string>{"checkpoints/step-00000002"}))
       << "of the two before, which were stable, one was enough";
   EXPECT_EQ(resume(), "step 2");
   config_.checkpoint.resume = saved.path;
@@ -114,7 +116,7 @@ TEST_F(Resume, TroubleHasTheOneBeforeItTaken) {
   Stability stability;
   for (int64_t s : {1, 2, 3}) stability.record(s, s == 3, 3);
   checkpointer.save({.step = 3, .sequences = 15, .stability = stability}, true);
-  const RestartPoint back = checkpointer.choose_restart(stability, {.since = 2, .stable = false});
+  const RestartPoint back = choose_restart(config_.checkpoint, session(), stability, {.since = 2, .stable = false});
   EXPECT_EQ(back.path, "checkpoints/step-00000001");
   EXPECT_EQ(back.step, 1);
   EXPECT_EQ(back.stable_after, 1);
@@ -141,7 +143,7 @@ TEST_F(Resume, StateInBf16) {
       for (const DatasetRecord& dataset : file.datasets) EXPECT_EQ(dataset.dtype, DType::bf16) << dataset.dataset;
 
     SmallRun again = make();
-    ASSERT_TRUE(Checkpointer(config_, session(), again.trainer).resume());
+    ASSERT_TRUE(Resumer(config_, session(), again.trainer).resume());
     for (int64_t s : {3, 4}) {
       EXPECT_EQ(run.step(s).grad_norm, again.step(s).grad_norm);
       for (size_t u = 0; u < run.units().size(); u++)
@@ -151,7 +153,7 @@ TEST_F(Resume, StateInBf16) {
     precision.master = precision.moments = StorageType::fp32;
     precision.stochastic_rounding = false;
     SmallRun wide = make();
-    ASSERT_TRUE(Checkpointer(config_, session(), wide.trainer).resume());
+    ASSERT_TRUE(Resumer(config_, session(), wide.trainer).resume());
     EXPECT_EQ(wide.units()[1].master().dtype(), DType::f32);
     for (float v : values_of(wide.units()[1].master())) EXPECT_EQ(v, static_cast<float>(bfloat16(v)));
     EXPECT_GT(wide.step(3).loss, 0);
@@ -228,7 +230,7 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
     EXPECT_TRUE(read_file(saved->path + file) == read_file(at_once.path + file)) << file;
 
     SmallRun again = on_all_ranks(beside_config);
-    ASSERT_TRUE(Checkpointer(beside_config, session(), again.trainer).resume());
+    ASSERT_TRUE(Resumer(beside_config, session(), again.trainer).resume());
     const std::vector<Tensor> loaded = all_held(again), now = all_held(run);
     int changed = 0;
     for (size_t i = 0; i < loaded.size(); i++) {
@@ -259,7 +261,7 @@ TEST_F(Resume, WhatFailsBesideStepsFailsOnAllRanks) {
     EXPECT_FALSE(checkpointer.saving());
     session().broadcast_text("removed");  // by rank 0
     EXPECT_FALSE(fs::exists("checkpoints/.step-00000003.partial"));
-    EXPECT_EQ(list_checkpoints("checkpoints").size(), 2u);
+    EXPECT_EQ(CheckpointStore("checkpoints").usable().size(), 2u);
     session().broadcast_text("looked");
   }
   checkpointer.begin_save({.step = 3, .sequences = 15});
@@ -277,7 +279,7 @@ TEST_F(Resume, WithoutAWordOfSkippedSteps) {
   }
   session().broadcast_text("rewritten");
   SmallRun run = make();
-  const auto progress = Checkpointer(config_, session(), run.trainer).resume();
+  const auto progress = Resumer(config_, session(), run.trainer).resume();
   ASSERT_TRUE(progress);
   EXPECT_EQ(progress->step, 2);
   EXPECT_EQ(progress->skipped, 0);
@@ -304,11 +306,11 @@ TEST_F(Resume, DamageHasTheOneBeforeTaken) {
 TEST_F(Resume, ARankThatCanOpenNoFileIsNoDamage) {
   if (session().size() == 1) GTEST_SKIP() << "rank 0 looks for checkpoints, and would fail earlier";
   SmallRun run = make();
-  Checkpointer checkpointer(config_, session(), run.trainer);
+  Resumer resumer(config_, session(), run.trainer);
   const std::string message = message_of([&] {
     std::optional<test::FewFiles> none;
     if (last_rank()) none.emplace(0);
-    checkpointer.resume();
+    resumer.resume();
   });
   EXPECT_NE(message.find("Too many open files"), std::string::npos) << message;
   EXPECT_EQ(resume(), "step 2");

@@ -11,6 +11,7 @@
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/held_shards.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/planner/dry_run.h"
 #include "trainer/session/alone.h"
 
@@ -162,14 +163,14 @@ TEST(KeyValueHeads, AreSavedOnceAndGoneOnFromInAnyLayout) {
       EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
       one.checkpoint.resume = path;
       SmallRun alone(one);
-      ASSERT_TRUE(Checkpointer(one, Alone(), alone.trainer).resume());
+      ASSERT_TRUE(Resumer(one, Alone(), alone.trainer).resume());
       EXPECT_EQ(elements_of(alone, &Unit::master), saved);
       Checkpointer(one, Alone(), alone.trainer).save({.step = 3, .sequences = 12});
     }
     session().broadcast_text("saved");
-    layout.checkpoint.resume = checkpoint_path(one.checkpoint.directory, 3);
+    layout.checkpoint.resume = CheckpointStore(one.checkpoint.directory).path_of(3);
     SmallRun again = on_all_ranks(layout);
-    ASSERT_TRUE(Checkpointer(layout, session(), again.trainer).resume());
+    ASSERT_TRUE(Resumer(layout, session(), again.trainer).resume());
     EXPECT_EQ(elements_of(again, &Unit::master), elements_of(run, &Unit::master));
     const StepScalars next = run.step(2), same = again.step(2);
     EXPECT_EQ(same.loss, next.loss);

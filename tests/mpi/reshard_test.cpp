@@ -13,6 +13,7 @@
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -69,7 +70,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   const test::TemporaryFolder mine;
   const std::string home = session().broadcast_text(mine.path());
   const Config alone = config_of({1, {}}, home, "alone");
-  const std::string source = checkpoint_path(alone.checkpoint.directory, 3);
+  const std::string source = CheckpointStore(alone.checkpoint.directory).path_of(3);
   if (session().rank() == 0) {
     fs::create_directories(run_tokenizer(alone));
     make_byte_tokenizer()->save(run_tokenizer(alone));
@@ -87,11 +88,11 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
     Config config = config_of(layout, home, fmt::format("deeper/loaded_{}", number));
     config.checkpoint.resume = source;
     SmallRun run = on_all_ranks(config);
-    Checkpointer checkpointer(config, session(), run.trainer);
-    const auto progress = checkpointer.resume();
+    Resumer resumer(config, session(), run.trainer);
+    const auto progress = resumer.resume();
     ASSERT_TRUE(progress);
     config.checkpoint.resume = alone.checkpoint.resume;
-    const std::string loaded = checkpointer.save(*progress).path;
+    const std::string loaded = Checkpointer(config, session(), run.trainer, resumer.record()).save(*progress).path;
     if (session().rank() == 0) {
       const std::string resharded = reshard({.from = source,
                                              .to = fmt::format("{}/deeper/resharded_{}", home, number),
@@ -132,11 +133,11 @@ std::string write_large(const std::string& directory) {
                         [&values](int64_t begin, int64_t, const auto& use) {
                           use(values.data() + begin % 7);  // any values will do
                         });
-  const std::string folder = begin_checkpoint(directory, 5);
+  const std::string folder = CheckpointStore(directory).begin(5);
   Manifest manifest{
       .step = 5, .state = {{"model", describe_model(config.model)}, {"config", to_toml(config)}}, .files = {}};
   manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
-  return publish_checkpoint(folder, std::move(manifest));
+  return CheckpointStore(directory).publish(folder, std::move(manifest));
 }
 
 // KiB that the process takes more, at its most, than before.
@@ -186,7 +187,7 @@ class ReshardRefuses : public ::testing::Test {
   std::string refusal(const ReshardOptions& options) const {
     return message_of([&] { reshard(options); });
   }
-  void expect_nothing_written() const { EXPECT_TRUE(list_checkpoints(folder_ / "to").empty()); }
+  void expect_nothing_written() const { EXPECT_TRUE(CheckpointStore(folder_ / "to").usable().empty()); }
 
   const test::TemporaryFolder folder_;
   const Config config_;
@@ -234,7 +235,7 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   EXPECT_FALSE(fs::exists(to + "/.step-00000003.partial"));
   test::poke(path, static_cast<size_t>(last.offset), byte);
   reshard({.from = source_, .to = to, .ranks = 2});
-  EXPECT_EQ(list_checkpoints(to).size(), 1u);
+  EXPECT_EQ(CheckpointStore(to).usable().size(), 1u);
 }
 
 // The memory that a block takes is counted to the byte: its elements as they are read and in f32 and bf16, twice on

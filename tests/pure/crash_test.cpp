@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "kernels/system/file_calls.h"
 #include "kernels/system/json.h"
 #include "tests/crash_states.h"
@@ -88,7 +88,7 @@ class RunCrash : public testing::Test {
   std::string broken_promise(const DiskTree& tree, int64_t promised, bool goes_on) const try {
     spill_tree(tree, scratch_ / "crash");
     const std::string folder = scratch_ / "crash/run";
-    const CheckpointListing listing = scan_checkpoints(folder + "/checkpoints");
+    const CheckpointListing listing = CheckpointStore(folder + "/checkpoints").list();
     for (const SkippedCheckpoint& s : listing.skipped)
       if (s.published) return s.reason;
     const int64_t newest = listing.complete.empty() ? 0 : CheckpointReader(listing.complete.front()).manifest().step;

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
@@ -72,7 +72,7 @@ TEST_P(DiskTrouble, AFullDiskCostsTheCheckpointsOfItsTime) {
     train("240");
   }
   expect_all_steps();
-  EXPECT_EQ(steps_of(list_checkpoints(checkpoints_)), (std::set<int64_t>{8, 10}));
+  EXPECT_EQ(steps_of(CheckpointStore(checkpoints_).usable()), (std::set<int64_t>{8, 10}));
   EXPECT_EQ(count(log(), "warning: no checkpoint could be written; the run continues and tries again: "), 3u) << log();
   EXPECT_EQ(count(log(), "No space left on device"), 3u);
 }
@@ -88,7 +88,7 @@ TEST_P(DiskTrouble, ASaveThatFailedIsTriedAgainByTime) {
     });
     train("0.05", 0, {"train.steps=39", "checkpoint.every=20"});
   }
-  const std::set<int64_t> saved = steps_of(list_checkpoints(checkpoints_));
+  const std::set<int64_t> saved = steps_of(CheckpointStore(checkpoints_).usable());
   ASSERT_EQ(saved.size(), 2u);
   EXPECT_GT(*saved.begin(), 20);
   EXPECT_LT(*saved.begin(), 39);
@@ -102,7 +102,7 @@ TEST_P(DiskTrouble, TheLastCheckpointIsWaitedFor) {
     train("0.1");
   }
   expect_all_steps();
-  EXPECT_EQ(steps_of(list_checkpoints(checkpoints_)), (std::set<int64_t>{10}));
+  EXPECT_EQ(steps_of(CheckpointStore(checkpoints_).usable()), (std::set<int64_t>{10}));
 }
 
 TEST_P(DiskTrouble, ARunWhosePatienceIsOverEnds) {
@@ -111,7 +111,7 @@ TEST_P(DiskTrouble, ARunWhosePatienceIsOverEnds) {
   EXPECT_NE(message.find("No space left on device"), std::string::npos) << message;
   EXPECT_NE(message.find("minutes have passed without one, and checkpoint.patience = 0.005"), std::string::npos)
       << message;
-  EXPECT_TRUE(list_checkpoints(checkpoints_).empty());
+  EXPECT_TRUE(CheckpointStore(checkpoints_).usable().empty());
 }
 
 // How long a save takes cannot be told then, and it is tried.
@@ -126,7 +126,8 @@ TEST_P(DiskTrouble, ASignalOnAFullDiskHasTheRunSavedOnceThereIsRoom) {
   }
   ::signal(SIGUSR1, SIG_DFL);
   const std::string steps = read_file(run_ + "/metrics.jsonl");
-  EXPECT_EQ(*steps_of(list_checkpoints(checkpoints_)).rbegin(), static_cast<int64_t>(count(steps, "\"loss\":")));
+  EXPECT_EQ(*steps_of(CheckpointStore(checkpoints_).usable()).rbegin(),
+            static_cast<int64_t>(count(steps, "\"loss\":")));
 }
 
 TEST_P(DiskTrouble, WhatIsRemovedUnderARunIsThereAgain) {
@@ -142,7 +143,7 @@ TEST_P(DiskTrouble, WhatIsRemovedUnderARunIsThereAgain) {
     }
     expect_all_steps();
     EXPECT_GE(count(log(), "was removed under this run"), 1u) << log();
-    EXPECT_TRUE(steps_of(list_checkpoints(checkpoints_)).contains(10));
+    EXPECT_TRUE(steps_of(CheckpointStore(checkpoints_).usable()).contains(10));
     for (const char* name : {"config.toml", "tokenizer", "lock"}) EXPECT_TRUE(fs::exists(run_ + "/" + name)) << name;
     EXPECT_EQ(count(log(), "or its lock was removed"), removed == run_ ? 2u : 0u) << "that of the checkpoints as well";
     log_to_console();

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "trainer/log/log.h"
@@ -187,7 +187,7 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
     log_to_console();
   }
   EXPECT_GT(refused, 5);
-  EXPECT_EQ(list_checkpoints(run + "/checkpoints").size(), 2u);
+  EXPECT_EQ(CheckpointStore(run + "/checkpoints").usable().size(), 2u);
   const std::string metrics = read_file(run + "/metrics.jsonl"), log = read_file(run + "/log.txt");
   size_t at = 0;
   for (int step = 1; step <= 10; step++) {

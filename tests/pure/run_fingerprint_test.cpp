@@ -5,15 +5,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "data/corpus/prepare.h"
 #include "data/samples/indexed_dataset_writer.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
-#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
@@ -63,7 +62,7 @@ class RunFingerprintTest : public testing::Test {
     return message_of([&] { train(overrides); });
   }
   std::string read(const std::string& name) const { return read_file(path(name)); }
-  int64_t newest() const { return read_manifest(list_checkpoints(path("run/checkpoints")).front()).step; }
+  int64_t newest() const { return read_manifest(CheckpointStore(path("run/checkpoints")).usable().front()).step; }
 
   test::Scratch scratch_;
 };
@@ -184,7 +183,7 @@ TEST_F(RunFingerprintTest, ARunFolderMovesAsAWhole) {
     log_to_console();
   }
   EXPECT_FALSE(fs::exists(path("run")));
-  EXPECT_EQ(read_manifest(list_checkpoints(path("elsewhere/checkpoints")).front()).step, 5);
+  EXPECT_EQ(read_manifest(CheckpointStore(path("elsewhere/checkpoints")).usable().front()).step, 5);
 
   // A tokenizer of other content where it should be is not taken for it.
   fs::remove_all(path("elsewhere/tokenizer"));
@@ -282,7 +281,7 @@ TEST_F(RunFingerprintTest, InitialWeightsBringTheirDropout) {
   EXPECT_EQ(load({}).model.dropout, 0.25);
   EXPECT_EQ(load({"model.dropout=0.5"}).model.dropout, 0.5);
   // A Hugging Face folder has a dropout for each place.
-  CheckpointReader reader(list_checkpoints(path("run/checkpoints")).front());
+  CheckpointReader reader(CheckpointStore(path("run/checkpoints")).usable().front());
   const ModelConfig model = model_of(reader.manifest(), reader.folder());
   export_hugging_face(reader, model, stored_parameters(model), path("hf"));
   const auto with = [&](const char* key, double dropout) {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "kernels/system/check.h"
-#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/session/mpi_session.h"

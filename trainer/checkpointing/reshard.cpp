@@ -6,6 +6,7 @@
 #include <set>
 
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "checkpoints/writer.h"
 #include "kernels/system/folder_lock.h"
 #include "trainer/checkpointing/held_shards.h"
@@ -121,15 +122,15 @@ std::string reshard(const ReshardOptions& options) {
   const std::string remedy = "name another directory";
   make_folders(options.to, remedy);
   const FolderLock lock(options.to, remedy);
+  const CheckpointStore store(options.to);
   Manifest manifest{.step = reader.manifest().step, .state = reader.manifest().state, .files = {}};
   manifest.state["written_by"] = version();
   manifest.state["config"] = to_toml(config);
   if (const std::string tokenizer = tokenizer_of(reader.manifest(), from); !tokenizer.empty())
-    manifest.state.update(describe_tokenizer(tokenizer, checkpoint_path(options.to, manifest.step)));
+    manifest.state.update(describe_tokenizer(tokenizer, store.path_of(manifest.step)));
   if (const auto base = base_of(reader.manifest(), from))
-    manifest.state.update(
-        describe_adapter(adapter_of(reader.manifest(), from), *base, checkpoint_path(options.to, manifest.step)));
-  const std::string folder = begin_checkpoint(options.to, manifest.step);
+    manifest.state.update(describe_adapter(adapter_of(reader.manifest(), from), *base, store.path_of(manifest.step)));
+  const std::string folder = store.begin(manifest.step);
   try {
     RankFileWriter writer(block);
     for (int rank = 0; rank < options.ranks; rank++) {
@@ -139,10 +140,10 @@ std::string reshard(const ReshardOptions& options) {
       manifest.files.push_back(writer.write(folder, rank, stored));
     }
   } catch (const Error&) {
-    abandon_checkpoint(folder);
+    store.remove(folder);
     throw;
   }
-  return publish_checkpoint(folder, std::move(manifest));
+  return store.publish(folder, std::move(manifest));
 }
 
 }  // namespace megalith

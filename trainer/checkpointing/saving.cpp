@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "checkpoints/manifest.h"
+#include "checkpoints/store.h"
 #include "kernels/system/process_limits.h"
 #include "trainer/job/agreement.h"
 
@@ -20,7 +20,7 @@ void Saving::work() noexcept {
   try {
     if (phase_ == Phase::prepare && first) {
       prune();
-      result_ = begin_checkpoint(task_.directory, task_.step);
+      result_ = CheckpointStore(task_.directory).begin(task_.step);
     }
     if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.shards));
     if (phase_ == Phase::publish && first) publish();
@@ -35,7 +35,7 @@ void Saving::publish() {
   Manifest manifest{.step = task_.step, .state = task_.state, .files = {}};
   for (const std::string& text : records_) manifest.files.push_back(file_record_from_text(text));
   saved_.not_finite = what_is_not_finite(manifest);
-  saved_.path = publish_checkpoint(folder_, std::move(manifest));
+  saved_.path = CheckpointStore(task_.directory).publish(folder_, std::move(manifest));
   prune();
 }
 
@@ -47,7 +47,7 @@ void Saving::prune() {
 bool Saving::agree() {
   if (const std::string error = merge_messages(session_, error_); !error.empty()) {
     if (phase_ == Phase::write && session_.rank() == 0) try {
-        abandon_checkpoint(folder_);
+        CheckpointStore(task_.directory).remove(folder_);
       } catch (const Error&) {
       }  // the next save removes it
     throw JobError(__FILE__, __LINE__, error);

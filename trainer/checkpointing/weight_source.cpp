@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <map>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/peft_folder.h"
 #include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "data/samples/path_pattern.h"
 #include "data/tokenizers/tokenizer.h"
 #include "kernels/system/check.h"
@@ -50,7 +50,7 @@ std::string find_weights(const std::string& path) {
   // A run may replace its only checkpoint between the moment when its name is read and that when it is looked at.
   for (int tries = 0; tries < 3; tries++)
     for (const fs::path& directory : {folder, folder / "checkpoints"}) {
-      const std::vector<std::string> found = list_checkpoints(directory.string());
+      const std::vector<std::string> found = CheckpointStore(directory.string()).usable();
       if (!found.empty()) return found.front();
     }
   FAIL(

@@ -2,7 +2,6 @@
 #include "configs/hardware.h"
 #include "configs/output_file.h"
 #include "kernels/system/files.h"
-#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"

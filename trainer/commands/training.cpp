@@ -1,6 +1,5 @@
 // Implements megalith train, verify.
 #include "configs/shrink.h"
-#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"

@@ -5,11 +5,12 @@
 #include <filesystem>
 #include <set>
 
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/json.h"
 #include "kernels/tensor/finite.h"
-#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/held_shards.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/rank_context.h"
 #include "trainer/job/ranks_agree.h"
@@ -57,7 +58,7 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
 
 // Checks the fingerprints of suspects, which may come from another attempt at the same steps.
 std::string newest_before(const std::string& directory, int64_t step, const RunFingerprint& here) {
-  for (const std::string& path : checkpoints_before(directory, step)) try {
+  for (const std::string& path : CheckpointStore(directory).before(step)) try {
       if (step_of_folder(path)) return path;
       const Manifest manifest = CheckpointReader(path).manifest();
       if (differences(run_fingerprint_from(manifest.state.at("course")), here, manifest.step).empty()) return path;
@@ -170,14 +171,14 @@ class Replay {
   void load() {
     Trainer& trainer = *work_->trainer;
     const std::string& path = config_.checkpoint.resume;
-    Checkpointer checkpointer(config_, session_, trainer, fingerprint_);
+    Resumer resumer(config_, session_, trainer, fingerprint_);
     if (!path.empty())
-      progress_ = checkpointer.resume().value();
+      progress_ = resumer.resume().value();
     else if (!config_.checkpoint.init_from.empty())
-      checkpointer.initialize_weights();
+      resumer.initialize_weights();
     else
       trainer.initialize();
-    checkpointer.go_on_in(*data_);
+    resumer.go_on_in(*data_);
     from_step_ = progress_.step;
     const int64_t between = options_.step - from_step_ - 1;
     log_info("replaying step {} of {} on {}, from {}{}", options_.step, options_.run, work_->plan.mesh.summary(),

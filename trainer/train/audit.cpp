@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <map>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
+#include "checkpoints/store.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
@@ -301,7 +301,7 @@ Audit audit_run(const std::string& run_folder) {
 
   std::vector<LedgerCheckpoint> checkpoints;
   std::vector<OrderRecord> orders;
-  for (const std::string& path : list_checkpoints(directory)) {
+  for (const std::string& path : CheckpointStore(directory).usable()) {
     const Manifest manifest = read_manifest(path);
     try {
       checkpoints.push_back({path, manifest.step, whole_number(manifest.state.at("sequences"))});

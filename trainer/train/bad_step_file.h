@@ -15,7 +15,10 @@
 #include <optional>
 #include <string>
 
-#include "trainer/checkpointing/checkpointer.h"
+#include "data/samples/loader.h"
+#include "trainer/checkpointing/progress.h"
+#include "trainer/session/session.h"
+#include "trainer/step/trainer.h"
 
 namespace megalith {
 

@@ -2,8 +2,7 @@
 
 #include <filesystem>
 
-#include "checkpoints/directory.h"
-#include "trainer/checkpointing/checkpointer.h"
+#include "checkpoints/store.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -27,7 +26,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& ses
     check_open_files();
     const bool gone = !std::filesystem::is_directory(tokenizer_path(config.data));
     if (gone && std::filesystem::is_directory(run_tokenizer(config)) &&
-        !list_checkpoints(config.checkpoint.directory).empty())
+        !CheckpointStore(config.checkpoint.directory).usable().empty())
       config.data.tokenizer = run_tokenizer(config);
     tokenizer = open_tokenizer(config);
   });

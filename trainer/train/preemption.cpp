@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
+#include "checkpoints/store.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "trainer/job/agreement.h"
@@ -185,7 +185,7 @@ void Preemption::end_now(int status, const std::string& why) const {
 }
 
 Preemption::Left Preemption::what_is_left() const try {
-  const std::vector<std::string> all = list_checkpoints(config_.directory);
+  const std::vector<std::string> all = CheckpointStore(config_.directory).usable();
   const int64_t newest = all.empty() ? 0 : read_manifest(all.front()).step, steps = trained_ - newest;
   const std::string lost = fmt::format("{} {} lost", counted(steps, "step"), steps == 1 ? "is" : "are");
   if (all.empty()) return {false, fmt::format("there is no checkpoint in {}, and {}", config_.directory, lost)};

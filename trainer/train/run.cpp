@@ -170,7 +170,7 @@ void Run::prepare_save() {
 }
 
 void Run::fail_bad_steps() {
-  const RestartPoint back = checkpointer_.choose_restart(state_.progress.stability, last_weights());
+  const RestartPoint back = choose_restart(config_.checkpoint, session_, state_.progress.stability, last_weights());
   const int64_t last = steps_.last_step(), first = last - state_.progress.skipped_in_a_row + 1;
   const std::string steps =
       first == last ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, last);

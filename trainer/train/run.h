@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/job/rank_context.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/metrics.h"
@@ -84,9 +85,10 @@ class Run {
   Inputs inputs_;
   const std::unique_ptr<RunFolder> folder_;
   Preemption preemption_;
-  Checkpointer checkpointer_;
+  Resumer resumer_;
   const policy::Rules rules_;
   policy::State state_;
+  Checkpointer checkpointer_;
   Saves saves_;
   const Load load_;
   const std::unique_ptr<Metrics> metrics_;

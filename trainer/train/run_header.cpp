@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/linear/gemm_cuda.h"
 #include "kernels/stream/device.h"
 #include "kernels/system/counted.h"
@@ -93,7 +93,7 @@ void log_disk(const Config& config, const Session& session, int64_t mine, int64_
     std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(folder, error);
     if (error) return;
-    const DiskNeed need = disk_need(config, bytes, completed, std::ssize(list_checkpoints(folder)),
+    const DiskNeed need = disk_need(config, bytes, completed, std::ssize(CheckpointStore(folder).usable()),
                                     static_cast<int64_t>(space.available));
     if (need.fits) return log_info("{}", need.words);
     log_warning("{}: free some space, keep fewer checkpoints or name another checkpoint.directory", need.words);

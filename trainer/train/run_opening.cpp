@@ -1,6 +1,7 @@
 // Makes the members of a Run.
 #include "checkpoints/checksum.h"
 #include "kernels/stream/device.h"
+#include "trainer/checkpointing/sample_orders.h"
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
@@ -50,9 +51,10 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       inputs_(open_inputs(config_, session, work_, tokenizer_.get(), threads_)),
       folder_(open_folder()),
       preemption_(config_.checkpoint, session),
-      checkpointer_(config_, session, open_trainer(), inputs_.fingerprint),
+      resumer_(config_, session, open_trainer(), inputs_.fingerprint),
       rules_(rules_of(config_, inputs_.held_out.has_value(), work_.device.world == World::cuda)),
       state_(begin_or_resume()),
+      checkpointer_(config_, session, *work_.trainer, resumer_.record()),
       saves_(config_, session, checkpointer_, preemption_),
       load_(planned_load()),
       metrics_(open_metrics()),
@@ -85,14 +87,14 @@ Trainer& Run::open_trainer() {
 
 policy::State Run::begin_or_resume() {
   log_run_header(config_, session_, work_, threads_);
-  const std::optional<Progress> resumed = checkpointer_.resume();
-  checkpointer_.go_on_in(inputs_.data);
+  const std::optional<Progress> resumed = resumer_.resume();
+  resumer_.go_on_in(inputs_.data);
   if (session_.rank() == 0)  // it reads tokens
     log_data(config_, inputs_);
   if (resumed) {
     log_info("resumed after step {}", resumed->step);
   } else if (!config_.checkpoint.init_from.empty()) {
-    checkpointer_.initialize_weights();
+    resumer_.initialize_weights();
     log_info("weights from {}", config_.checkpoint.init_from);
   } else {
     work_.trainer->initialize();
@@ -135,14 +137,14 @@ Rates Run::rates() const {
           .peak_flops = work_.device.world == World::cuda ? peak_flops(device::properties().name) : 0,
           .devices = session_.size(),
           .steps = config_.train.steps,
-          .tokens_before = checkpointer_.tokens_of(state_.progress.sequences),
+          .tokens_before = tokens_of_samples(resumer_.record().orders, state_.progress.sequences, T),
           .memory = load_.memory,
           .process = load_.process};
 }
 
 RunHeader Run::header() const {
   const std::string text = to_toml(config_);
-  const Checkpointer::Origin& origin = checkpointer_.origin();
+  const Resumer::Origin& origin = resumer_.origin();
   const bool of_another = !origin.decay.empty() || !origin.checkpoint.starts_with(config_.checkpoint.directory + "/");
   return {.version = version(),
           .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),

@@ -2,7 +2,8 @@
 
 #include <thread>
 
-#include "checkpoints/directory.h"
+#include "checkpoints/reader.h"
+#include "checkpoints/store.h"
 #include "kernels/system/process_limits.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -14,7 +15,7 @@ int64_t newest_checkpoint(const std::string& directory, const Session& session) 
   int64_t step = 0;
   together(session, [&] {
     if (session.rank() != 0) return;
-    const std::vector<std::string> all = list_checkpoints(directory);
+    const std::vector<std::string> all = CheckpointStore(directory).usable();
     if (!all.empty()) step = CheckpointReader(all.front()).manifest().step;
   });
   return of_all_ranks(session, step).front();
@@ -86,7 +87,8 @@ void Saves::fail_patience() const {
 }
 
 void Saves::fail_not_finite(const Stability& stability) {
-  const RestartPoint back = checkpointer_.choose_restart(stability, {.since = last_.step, .stable = false});
+  const RestartPoint back =
+      choose_restart(config_.checkpoint, session_, stability, {.since = last_.step, .stable = false});
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update can repair it: {} holds {} and is resumed "

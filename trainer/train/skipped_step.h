@@ -6,7 +6,7 @@
 
 #include "configs/config.h"
 #include "data/samples/loader.h"
-#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/restart_point.h"
 #include "trainer/step/trainer.h"
 
 namespace megalith {

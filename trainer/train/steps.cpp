@@ -1,6 +1,6 @@
 #include "trainer/train/steps.h"
 
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 #include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -97,7 +97,7 @@ void Steps::keep_bad_step(const Progress& progress, int64_t checkpoint_step, boo
        .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
        .progress = progress,
        .ended_the_run = ended_the_run,
-       .checkpoint = checkpoint_step > 0 ? checkpoint_path(config_.checkpoint.directory, checkpoint_step) : "",
+       .checkpoint = checkpoint_step > 0 ? CheckpointStore(config_.checkpoint.directory).path_of(checkpoint_step) : "",
        .checkpoint_step = checkpoint_step});
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "kernels/elementwise/philox.h"
-#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/held_shards.h"
+#include "trainer/checkpointing/resumer.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
@@ -51,7 +52,7 @@ void ObservedRun::start() {
   if (config().checkpoint.init_from.empty())
     work_.trainer->initialize();
   else
-    Checkpointer(config(), work_.session, *work_.trainer).initialize_weights();
+    Resumer(config(), work_.session, *work_.trainer).initialize_weights();
 
   const int64_t rows = config().batch.global_batch_size * config().batch.sequence_length;
   work_.trainer->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {

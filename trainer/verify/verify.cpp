@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "kernels/system/counted.h"
-#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"

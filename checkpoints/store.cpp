@@ -1,4 +1,4 @@
-#include "checkpoints/directory.h"
+#include "checkpoints/store.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -79,9 +79,9 @@ std::string why_of_no_use(const std::string& folder) {
   }
 }
 
-CheckpointListing scan_checkpoints(const std::string& directory) {
+CheckpointListing CheckpointStore::list() const {
   CheckpointListing listing;
-  const Entries entries = entries_of(directory);
+  const Entries entries = entries_of(directory_);
   for (const Entry& e : entries.published) {
     const std::string reason = why_of_no_use(e.path);
     if (reason.empty())
@@ -94,8 +94,6 @@ CheckpointListing scan_checkpoints(const std::string& directory) {
   return listing;
 }
 
-std::vector<std::string> list_checkpoints(const std::string& directory) { return scan_checkpoints(directory).complete; }
-
 std::string set_aside(const std::string& folder, Aside as) {
   const std::string stem = folder + (as == Aside::damaged ? ".damaged-" : suspect_suffix);
   std::error_code ignored;
@@ -106,8 +104,8 @@ std::string set_aside(const std::string& folder, Aside as) {
   return aside;
 }
 
-std::vector<std::string> checkpoints_before(const std::string& directory, int64_t step) {
-  Entries entries = entries_of(directory);
+std::vector<std::string> CheckpointStore::before(int64_t step) const {
+  Entries entries = entries_of(directory_);
   std::vector<Entry> all = std::move(entries.published);
   all.insert(all.end(), entries.suspects.begin(), entries.suspects.end());
   std::stable_sort(all.begin(), all.end());
@@ -130,33 +128,79 @@ std::set<int64_t> steps_of(const std::vector<std::string>& checkpoints) {
   return steps;
 }
 
-Pruned prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed) {
+std::string CheckpointStore::path_of(int64_t step) const { return fmt::format("{}/step-{:08}", directory_, step); }
+
+std::string CheckpointStore::partial_of(int64_t step) const {
+  return fmt::format("{}/.step-{:08}.partial", directory_, step);
+}
+
+std::string CheckpointStore::begin(int64_t step) const {
+  CHECK(step >= 0, "a checkpoint of step {}", step);
+  CHECK(!why_of_no_use(path_of(step)).empty(),
+        "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory",
+        path_of(step));
+  const std::string folder = partial_of(step), remedy = "may this user write checkpoints there?";
+  remove(folder);
+  if (std::error_code ignored; !fs::exists(directory_, ignored)) make_folders(directory_, remedy);
+  make_folder(folder, remedy);
+  return folder;
+}
+
+std::string CheckpointStore::publish(const std::string& folder, Manifest manifest) const {
+  try {
+    const std::string target = path_of(manifest.step);
+    CHECK(folder == partial_of(manifest.step), "{} was not begun for a checkpoint of step {}", folder, manifest.step);
+    std::sort(manifest.files.begin(), manifest.files.end(),
+              [](const FileRecord& a, const FileRecord& b) { return a.name < b.name; });
+    for (size_t i = 1; i < manifest.files.size(); i++)
+      CHECK(manifest.files[i].name != manifest.files[i - 1].name, "two ranks wrote {}", manifest.files[i].name);
+    check_files(folder, manifest);
+    check_complete(manifest);
+
+    write_file(folder + "/manifest.json", to_text(manifest));
+    if (std::error_code ignored; fs::exists(fs::symlink_status(target, ignored))) {  // or a link to nothing
+      CHECK(!why_of_no_use(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
+      set_aside(target);
+    }
+    move_file(folder, target);
+    return target;
+  } catch (const Error& e) {
+    try {
+      remove(folder);
+    } catch (const Error& another) {
+      FAIL("{}; moreover, {}", e.what(), another.what());
+    }
+    throw;
+  }
+}
+
+void CheckpointStore::remove(const std::string& path) const {
+  const std::string name = fs::path(path).filename().string();
+  if (name.starts_with('.')) return remove_all(path);
+  const std::string doomed = fmt::format("{}/.{}.removed", directory_, name);
+  move_file(path, doomed);
+  remove_all(doomed);
+}
+
+Pruned CheckpointStore::prune(int64_t keep, const Needed& needed) const {
   CHECK(keep >= 0, "cannot keep {} checkpoints; 0 keeps all", keep);
   Pruned pruned;
-  const auto remove = [&](const std::string& path, const auto& removal) {
+  const auto try_removing = [&](const std::string& path) {
     try {
-      removal();
+      remove(path);
       pruned.removed.push_back(path);
     } catch (const Error& e) {
       pruned.failures.push_back(e.what());
     }
   };
-  const Entries entries = entries_of(directory);
+  const Entries entries = entries_of(directory_);
   for (const auto* leftovers : {&entries.unfinished, &entries.removed})
-    for (const Entry& e : *leftovers) remove(e.path, [&] { remove_all(e.path); });
+    for (const Entry& e : *leftovers) try_removing(e.path);
   if (keep == 0) return pruned;
-  const std::vector<std::string> complete = list_checkpoints(directory);
+  const std::vector<std::string> complete = usable();
   const std::set<int64_t> stay = needed ? needed(steps_of(complete)) : std::set<int64_t>{};
-  for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
-    if (stay.contains(step_of_folder(complete[i]).value())) continue;
-    // Renamed first: a crash half way leaves a folder that is no checkpoint.
-    const std::string name = fs::path(complete[i]).filename().string();
-    const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
-    remove(complete[i], [&] {
-      move_file(complete[i], doomed);
-      remove_all(doomed);
-    });
-  }
+  for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++)
+    if (!stay.contains(step_of_folder(complete[i]).value())) try_removing(complete[i]);
   return pruned;
 }
 

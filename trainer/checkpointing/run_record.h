@@ -1,0 +1,20 @@
+// What every checkpoint says of its run, besides weights, state and position.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "trainer/checkpointing/adapted_weights.h"
+#include "trainer/checkpointing/run_fingerprint.h"
+
+namespace megalith {
+
+struct RunRecord {
+  std::optional<RunFingerprint> fingerprint{};      // saved and compared by rank 0; without one, neither
+  std::string init_from{};                          // checkpoint.init_from of the run's first start
+  nlohmann::json orders = nlohmann::json::array();  // of samples (sample_orders.h), the last one of this start
+  std::optional<BaseWeights> base{};                // of a run with adapters; rank 0's has the fingerprint
+};
+
+}  // namespace megalith
