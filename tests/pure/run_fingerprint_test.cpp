@@ -18,7 +18,6 @@
 #include "trainer/inference/inference.h"
 #include "trainer/log/log.h"
 #include "trainer/report/history.h"
-#include "trainer/report/sections.h"
 #include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/audit.h"
@@ -134,7 +133,6 @@ TEST_F(RunFingerprintTest, AConstantRunIsExtendedAndCooledDownFromAnyCheckpoint)
   ASSERT_EQ(history.learning_rate.size(), 3u);
   EXPECT_DOUBLE_EQ(history.learning_rate[0], 6e-4);
   EXPECT_NEAR(history.learning_rate[1], 6e-4 * (1 - std::sqrt(1.0 / 3)), 1e-12);
-  EXPECT_SAYS(facts({history}, {"cooled"}), "Goes on from", from, "step 4");
 
   // What the updates made so far have felt is compared as before.
   const auto refused = [&](const Overrides& more) {

@@ -1,28 +1,5 @@
 // Draws plots of `data` in the view (page.js): an SVG that stretches with the page, amid text that keeps its size.
 
-// A parser gives SVG's namespace, so that the page contains no address.
-const svgNames = () => {
-  const template = document.createElement('template');
-  template.innerHTML = '<svg/>';
-  return template.content.firstChild.namespaceURI;
-};
-const element = (tag, attributes = {}, ...children) => {
-  const svg = ['svg', 'path', 'polyline', 'title'].includes(tag);
-  const made = svg ? document.createElementNS(svgNames(), tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children.filter(child => child !== ''));
-  return made;
-};
-
-// Returns 12.3k, 4.27M, 1.2B or 6e-4, in the unit of `like`.
-const shortNumber = (value, digits = 3, like = value) => {
-  for (const [unit, letter] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'k']])
-    if (value !== 0 && Math.abs(like) >= unit && (unit > 1e3 || Math.abs(like) >= 9995))
-      return +(value / unit).toPrecision(digits) + letter;
-  if (value !== 0 && Math.abs(like) < 0.001) return (+value.toPrecision(digits)).toExponential();
-  return String(Math.abs(value) >= 1000 ? Math.round(value) : +value.toPrecision(digits));
-};
-
 // Returns about `count` values on an axis that are 1, 2 or 5 times a power of ten.
 const ticks = (scale, count) => {
   const all = [], { low, high } = scale;

@@ -1,6 +1,5 @@
 // Changes the view by the controls and shows values under the pointer. The address has the view after #, so that a page
 // that is reopened or shared shows the same.
-const data = JSON.parse(document.getElementById('data').textContent);
 const control = name => document.getElementById(name);
 const readView = () => {
   const said = new URLSearchParams(location.hash.slice(1));
@@ -125,6 +124,13 @@ const follow = ({ plot, x, y, curves, area, toggle }) => {
   toggle.addEventListener('click', () => change({ logY: { ...view.logY, [plot.title]: !y.log } }));
 };
 
+control('title').textContent = document.title = titleOf();
+control('about').textContent = data.runs.length > 1 && data.runs.length <= 4 ? compared() : '';
+control('overview').replaceWith(...(data.runs.length === 1 ? [tiles(data.runs[0])] : table()));
+control('facts').replaceWith(...(data.runs.length === 1 ? [element('div', { class: 'card' }, factsOf(data.runs[0]))] : []));
+control('memory').replaceWith(...memory());
+control('runs').replaceWith(...(data.runs.length === 1 ? [] : cards()));
+control('legend').replaceWith(...legend());
 for (const by of ['steps', 'tokens', 'time'])
   control('by-' + by).addEventListener('change', () => change({ by, from: null, to: null }));
 control('log-x').addEventListener('change', event => change({ logX: event.target.checked }));

@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "trainer/report/figures.h"
+#include "trainer/report/summary.h"
 #include "trainer/report/thinning.h"
-#include "trainer/report/words.h"
 
 namespace megalith {
 
@@ -78,12 +77,11 @@ Json marked(const std::vector<size_t>& steps, size_t bin) {
   return bins;
 }
 
-Json curves_of(const History& run, const std::string& name, size_t place) {
+Json curves_of(const History& run, const std::string& name) {
   const size_t bin = in_bins(run.loss).size;
   Json values = Json::object();
   for (const Plot& plot : all_plots()) values[plot.title] = values_of(run.*plot.values);
   return {{"name", name},
-          {"line", line_class(place)},
           {"steps_a_point", bin},
           {"steps", axes_of(run.steps)},
           {"evaluations", axes_of(run.evaluations)},
@@ -109,7 +107,7 @@ Json plotted(const std::vector<double>& values) {
 
 Json plots(const std::vector<History>& runs, const std::vector<std::string>& names) {
   Json curves = Json::array(), figures = Json::array();
-  for (size_t r = 0; r < runs.size(); r++) curves.push_back(curves_of(runs[r], names[r], r));
+  for (size_t r = 0; r < runs.size(); r++) curves.push_back(curves_of(runs[r], names[r]));
   const std::vector<std::vector<size_t>> groups = by_tokenizer(runs);
   std::vector<std::vector<size_t>> together(1);
   for (size_t r = 0; r < runs.size(); r++) together[0].push_back(r);

@@ -1,4 +1,4 @@
-// These functions make the sections of the page (page.h).
+// These functions make the data of the page (page.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,15 +9,11 @@
 
 namespace megalith {
 
-// Returns the figures of one run.
-std::string tiles(const History& run);
+constexpr int num_colours = 12;  // line-0 to line-11, area-0 to area-11 in page.css
 
-// Returns a table of several runs, with the settings in which they differ.
-std::string table(const std::vector<History>& runs, const std::vector<std::string>& names);
-
-// Returns for each run a card with its end, warnings, command, program, tokenizer, data, a sample text and
-// configuration.
-std::string facts(const std::vector<History>& runs, const std::vector<std::string>& names);
+// Returns what the page says of a run: its numbers, end, warnings, command, program, tokenizer, data, texts, settings
+// and memory.
+nlohmann::ordered_json said_of_run(const History& run);
 
 // Returns the curves for curves.js. Long runs are binned, with mean, minimum and maximum, so that a spike of one step
 // among a million stays visible.

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
 #include "trainer/report/thinning.h"
-#include "trainer/report/words.h"
 
 namespace megalith {
 

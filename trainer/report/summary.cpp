@@ -1,14 +1,10 @@
-#include "trainer/report/figures.h"
-
-#include <fmt/format.h>
+#include "trainer/report/summary.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
-
-#include "kernels/system/counted.h"
-#include "trainer/report/words.h"
 
 namespace megalith {
 
@@ -49,34 +45,26 @@ std::string tokenizer_key(const History& run) {
 
 }  // namespace
 
-std::vector<Figure> figures_of(const History& run) {
-  const double loss = last_mean(run.loss), held_out = lowest(run.held_out_loss), bits = lowest(run.bits_per_byte);
-  const double tokens = run.steps.tokens.back(), speed = median_of(run.tokens_per_second), mfu = median_of(run.mfu);
-  const double perplexity = std::isfinite(std::exp(held_out)) ? std::exp(held_out) : no_number;
-  const auto steps = static_cast<int64_t>(run.steps.step.back());
+nlohmann::ordered_json summary_of(const History& run) {
+  const auto number = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
+  const double held_out = lowest(run.held_out_loss);
   int64_t epoch = 0;
   for (const Source& source : run.data) epoch += source.samples;
-  std::string steps_more = run.planned_steps > steps ? "of " + grouped(run.planned_steps) : "";
-  if (!run.skipped.empty())
-    steps_more += (steps_more.empty() ? "" : ", ") + fmt::format("{} skipped", run.skipped.size());
-  return {
-      {"Bits per byte", number_or_dash(bits, 4), "held-out", bits, -1},
-      {"Held-out loss", number_or_dash(held_out, 4), "lowest", held_out, -1, true},
-      {"Perplexity", perplexity >= 1000 ? short_number(perplexity) : number_or_dash(perplexity, 2), "held-out",
-       perplexity, -1, true},
-      {"Loss", number_or_dash(loss, 4), "mean at the end", loss, -1, true},
-      {"Steps", grouped(steps), steps_more},
-      {"Tokens", short_number(tokens),
-       run.parameters > 0 ? fmt::format("{:.3g} a parameter", tokens / static_cast<double>(run.parameters)) : ""},
-      {"Samples", run.samples > 0 ? short_number(static_cast<double>(run.samples)) : "–",
-       epoch > 0 && run.data.size() == 1
-           ? fmt::format("{:.3g} epochs", static_cast<double>(run.samples) / static_cast<double>(epoch))
-           : ""},
-      {"Training", duration(run.steps.hours.back()),
-       run.resumed.empty() ? "" : "resumed " + counted(run.resumed.size(), "time")},
-      {"Tokens a second", short_number(speed),
-       std::isfinite(mfu) ? fmt::format("MFU {:.1f}\u00a0%", 100 * mfu) : "median", speed, 1},
-  };
+  return {{"bits", number(lowest(run.bits_per_byte))},
+          {"heldOut", number(held_out)},
+          {"perplexity", number(std::exp(held_out))},
+          {"loss", number(last_mean(run.loss))},
+          {"steps", run.steps.step.back()},
+          {"planned", run.planned_steps},
+          {"skipped", run.skipped.size()},
+          {"tokens", run.steps.tokens.back()},
+          {"parameters", run.parameters},
+          {"samples", run.samples},
+          {"epoch", run.data.size() == 1 ? epoch : 0},
+          {"hours", run.steps.hours.back()},
+          {"resumed", run.resumed.size()},
+          {"speed", number(median_of(run.tokens_per_second))},
+          {"mfu", number(median_of(run.mfu))}};
 }
 
 std::vector<std::vector<size_t>> by_tokenizer(const std::vector<History>& runs) {
@@ -102,16 +90,6 @@ void sort_by_held_out(std::vector<History>& runs) {
     const double value = lowest(by_bits ? run.bits_per_byte : run.held_out_loss);
     return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
   });
-}
-
-std::string end_in_a_word(const RunLog& log) {
-  switch (log.end) {
-    case RunLog::End::done: return "done";
-    case RunLog::End::ended: return "ended early";
-    case RunLog::End::open: return "not ended";
-    case RunLog::End::unknown: break;
-  }
-  return "–";
 }
 
 }  // namespace megalith
