@@ -15,8 +15,11 @@ struct Cost {
   enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention, input };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
-  bool f32 = false;         // a product of f32, whatever type the model computes in
-  bool directions = false;  // work on the directions of an update, which is accounted for by itself
+  bool f32 = false;  // a product of f32, whatever type the model computes in
+
+  // A part of a step that is accounted for by itself, whatever the kinds of its ops.
+  enum class Section : uint8_t { none, directions };  // directions: of an update by Muon
+  Section section = Section::none;
 
   bool operator==(const Cost&) const = default;
 };

@@ -67,8 +67,16 @@ class Stream {
       run(cpu_queue_, op);
     });
   }
-  // What is launched from here on is work on an update's directions (Cost::directions), or no longer.
-  void work_on_directions(bool begins) { directions_ = begins; }
+  // While it lives, the stream's ops belong to this section of a step.
+  class Section {
+   public:
+    Section(Stream& s, Cost::Section section) : s_(s) { s_.section_ = section; }
+    ~Section() { s_.section_ = Cost::Section::none; }
+    Section(const Section&) = delete;
+
+   private:
+    Stream& s_;
+  };
 
   // Sets the watcher notified of every op (op_watcher.h); nullptr removes it. Not owned.
   void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
@@ -121,7 +129,7 @@ class Stream {
  private:
   template <class Work>
   void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Work&& work) {
-    cost.directions = directions_;
+    cost.section = section_;
     OpRecord& record = record_of(name);
     record.launches++;
     record.flops += cost.flops;
@@ -168,7 +176,7 @@ class Stream {
   std::unique_ptr<OpTimer> timer_;
   OpWatcher* watcher_ = nullptr;
   LaunchNotes* notes_ = nullptr;  // set while launches are noted
-  bool directions_ = false;
+  Cost::Section section_ = Cost::Section::none;
   GraphCounts graphs_;
   std::function<void()> idle_;
 };

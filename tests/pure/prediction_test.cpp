@@ -161,7 +161,7 @@ TEST(Prediction, HasALineForMuonsDirections) {
   const Plan plan = make_plan(config, 1, 0);
   double found = 0, expected = 0;
   for (const TraceEvent& e : rehearse(config, plan, TraceLevel::everything).trace)
-    if (e.kind == TraceEvent::Kind::op && e.cost.directions) found += e.cost.flops;
+    if (e.kind == TraceEvent::Kind::op && e.cost.section == Cost::Section::directions) found += e.cost.flops;
   for (const Round& round : rounds_of(plan))
     for (const Matrix& matrix : round.matrices) expected += matrix.work(plan.direction);
   EXPECT_NEAR(found / expected, 1, 0.02) << "the products, and what is done beside them";

@@ -36,7 +36,7 @@ Accounts& operator+=(Accounts& a, const Accounts& b) {
 }
 
 Account account_of_op(const Cost& cost) {
-  if (cost.directions) return Account::directions;
+  if (cost.section == Cost::Section::directions) return Account::directions;
   switch (cost.kind) {
     case Cost::Kind::gemm:
     case Cost::Kind::gemm_add: return Account::gemm;

@@ -96,7 +96,7 @@ Directions::Memory::Memory(Arena& arena, const Directions& of)
 
 void Directions::obey(const Instruction& i) {
   if (!memory_) memory_.emplace(runtime_.memory[MemoryClass::scratch], *this);
-  runtime_.stream.work_on_directions(true);
+  const Stream::Section section(runtime_.stream, Cost::Section::directions);
   switch (i.op) {
     case Op::send_momentum: send(i); break;
     case Op::orthogonalize: orthogonalize(i); break;
@@ -106,7 +106,6 @@ void Directions::obey(const Instruction& i) {
       break;
     default: FAIL("directions are given an instruction {}", static_cast<int>(i.op));
   }
-  runtime_.stream.work_on_directions(false);
 }
 
 Tensor Directions::gradient(const Matrix& matrix, Interval elements) const {
