@@ -1,11 +1,9 @@
 // The export of hugging_face.h.
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include <fmt/ranges.h>
 

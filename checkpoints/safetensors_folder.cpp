@@ -4,7 +4,6 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include <fmt/ranges.h>
 

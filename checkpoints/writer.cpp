@@ -1,7 +1,6 @@
 #include "checkpoints/writer.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"

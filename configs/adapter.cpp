@@ -1,6 +1,5 @@
 #include "configs/adapter.h"
 
-#include "configs/field.h"
 #include "configs/rules.h"
 #include "kernels/system/check.h"
 

@@ -1,7 +1,6 @@
 #include "data/conversations/chat_template.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

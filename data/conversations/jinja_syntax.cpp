@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <functional>
 
 #include "data/conversations/jinja_lexer.h"
 #include "kernels/system/check.h"
-#include "kernels/system/json.h"
 
 namespace megalith::jinja {
 

@@ -1,6 +1,5 @@
 #include "data/samples/largest_ids.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

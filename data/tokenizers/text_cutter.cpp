@@ -1,7 +1,6 @@
 #include "data/tokenizers/text_cutter.h"
 
 #include <algorithm>
-#include <array>
 
 #include "data/tokenizers/bpe_names.h"
 #include "data/tokenizers/characters.h"

@@ -1,13 +1,11 @@
 #include "data/tokenizers/tokenizer_config.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "data/tokenizers/bpe_names.h"
 #include "data/tokenizers/special_tokens.h"
 #include "data/tokenizers/text_frame.h"
-#include "data/tokenizers/tokenizer_json.h"
 #include "data/tokenizers/tokenizer_parts.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"

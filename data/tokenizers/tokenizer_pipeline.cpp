@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "data/tokenizers/bpe_names.h"
-#include "data/tokenizers/tokenizer_json.h"
 #include "data/tokenizers/tokenizer_parts.h"
 #include "kernels/system/check.h"
 

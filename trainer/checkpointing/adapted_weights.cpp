@@ -11,7 +11,6 @@
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
 #include "trainer/checkpointing/weight_source.h"
-#include "trainer/model/model.h"
 
 namespace megalith {
 

@@ -9,10 +9,8 @@
 #include "checkpoints/store.h"
 #include "checkpoints/writer.h"
 #include "kernels/system/folder_lock.h"
-#include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/machine/version.h"
-#include "trainer/step/optimizer.h"
 #include "trainer/step/saved_state.h"
 
 namespace megalith {

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "configs/config.h"
-#include "kernels/system/counted.h"
 #include "kernels/system/json.h"
 
 namespace megalith {

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "trainer/commands/command.h"
-
 namespace megalith {
 
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/stream/device.h"
-#include "trainer/communication/mesh.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/communication/nccl_watch.h"
 

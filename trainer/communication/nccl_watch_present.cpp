@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "kernels/system/check.h"
 #include "trainer/machine/terminal.h"

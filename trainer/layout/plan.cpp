@@ -1,7 +1,6 @@
 #include "trainer/layout/plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "configs/adapter.h"

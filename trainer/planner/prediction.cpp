@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "trainer/model/model.h"
 #include "trainer/planner/readable.h"
 #include "trainer/step/rehearsal.h"
 

@@ -7,7 +7,6 @@
 #include "kernels/system/counted.h"
 #include "trainer/layout/layout.h"
 #include "trainer/layout/plan.h"
-#include "trainer/model/model.h"
 #include "trainer/planner/in_parallel.h"
 #include "trainer/planner/readable.h"
 #include "trainer/planner/tensor_pieces.h"

@@ -1,7 +1,5 @@
 #include "trainer/schedule/schedule_drain.h"
 
-#include <algorithm>
-
 namespace megalith {
 
 namespace {

@@ -1,7 +1,6 @@
 #include "trainer/session/launch.h"
 
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>

@@ -11,9 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-
-#include "trainer/machine/machine.h"
 
 namespace megalith {
 

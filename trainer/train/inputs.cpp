@@ -6,7 +6,6 @@
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/content.h"
 #include "trainer/job/memory_check.h"
 #include "trainer/machine/machine.h"
 #include "trainer/step/checked_tokens.h"

@@ -13,7 +13,6 @@
 #include "trainer/log/log.h"
 #include "trainer/machine/machine.h"
 #include "trainer/machine/version.h"
-#include "trainer/model/model.h"
 
 namespace megalith {
 
