@@ -173,7 +173,7 @@ std::unique_ptr<Tokenizer> same_tokenizer(const PrepareFolder& folder, const Tok
 
 PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, HoldOut::Rule held_out) {
   const auto part_of = [](const TokenShards& shards) {
-    return PrepareReport::Part{shards.mark().documents, shards.mark().bytes, shards.mark().tokens};
+    return PrepareReport::Counts{shards.mark().documents, shards.mark().bytes, shards.mark().tokens};
   };
   PrepareReport report{
       .train = part_of(files.train()),

@@ -74,14 +74,14 @@ struct PrepareOptions {
 };
 
 struct PrepareReport {
-  struct Part {
+  struct Counts {
     int64_t documents = 0, bytes = 0, tokens = 0;  // tokens include the end_of_text of each document
   };
   struct CommonToken {
     std::string text;
     double share;  // of the training set's tokens
   };
-  Part train, validation;
+  Counts train, validation;
   int32_t vocab_size = 0;
   int bytes_per_token = 0;  // in the .bin: 2 or 4
   HoldOut::Rule held_out = HoldOut::Rule::nothing;

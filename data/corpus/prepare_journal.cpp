@@ -33,8 +33,8 @@ TokenShards::Mark mark_from(const nlohmann::json& j) {
           .open_bytes = at(7)};
 }
 
-nlohmann::json to_json(const PrepareReport::Part& part) { return {part.documents, part.bytes, part.tokens}; }
-PrepareReport::Part part_from(const nlohmann::json& j) {
+nlohmann::json to_json(const PrepareReport::Counts& part) { return {part.documents, part.bytes, part.tokens}; }
+PrepareReport::Counts part_from(const nlohmann::json& j) {
   return {count_from(j.at(0)), count_from(j.at(1)), count_from(j.at(2))};
 }
 

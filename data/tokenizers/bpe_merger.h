@@ -33,7 +33,7 @@ class MergeTable {
 
  private:
   static constexpr uint64_t empty_key = UINT64_MAX;
-  struct Slot {
+  struct Entry {
     uint64_t key = empty_key;
     Found found{no_rank, -1};
   };
@@ -43,7 +43,7 @@ class MergeTable {
   }
   size_t slot_of(uint64_t key) const { return static_cast<size_t>((key * 0x9e3779b97f4a7c15u) >> 32) & mask_; }
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> slots_;
   size_t mask_;
   std::array<int32_t, 256> byte_ids_;
 };

@@ -37,7 +37,7 @@ const std::string word_or_signs = "[" + in_words + "]+|[^" + in_words + R"(\s]+)
 
 TextCutter::TextCutter(const Json& pre_tokenizer, const std::string& path) {
   add(pre_tokenizer, path);
-  gives_bytes_ = !steps_.empty() && steps_.back().kind == Kind::byte_level;
+  gives_bytes_ = !rules_.empty() && rules_.back().kind == Kind::byte_level;
 }
 
 const Pretokenizer& TextCutter::pretokenizer() {
@@ -69,24 +69,24 @@ void TextCutter::add(const Json& part, const std::string& path) {
   } else if (type == "ByteLevel") {
     const bool has_prefix = flag_member(part, "add_prefix_space", true, what, path);
     const bool cuts = flag_member(part, "use_regex", true, what, path);
-    steps_.push_back({.kind = Kind::byte_level,
+    rules_.push_back({.kind = Kind::byte_level,
                       .cuts_as_gpt2 = cuts,
                       .prefix = has_prefix ? Prefix::always : Prefix::never,
                       .cuts = cuts});
   } else if (type == "Metaspace") {
-    Step step{.kind = Kind::metaspace, .prefix = Prefix::always};
-    step.blank = text_member(part, "replacement", what, path);
-    CHECK(!step.blank.empty(), "{}: {} has an empty replacement", path, what);
+    Rule rule{.kind = Kind::metaspace, .prefix = Prefix::always};
+    rule.blank = text_member(part, "replacement", what, path);
+    CHECK(!rule.blank.empty(), "{}: {} has an empty replacement", path, what);
     const Json& scheme = json_member(part, "prepend_scheme");
     if (scheme == "first")
-      step.prefix = Prefix::first;
+      rule.prefix = Prefix::first;
     else if (scheme == "never" || (scheme.is_null() && !flag_member(part, "add_prefix_space", true, what, path)))
-      step.prefix = Prefix::never;
+      rule.prefix = Prefix::never;
     else
       CHECK(scheme == "always" || scheme.is_null(), "{}: {} has prepend_scheme = {}; known are always, first and never",
             path, what, json_text(scheme));
-    step.cuts = flag_member(part, "split", true, what, path);
-    steps_.push_back(std::move(step));
+    rule.cuts = flag_member(part, "split", true, what, path);
+    rules_.push_back(std::move(rule));
   } else {
     FAIL(
         "{}: the pre-tokenizer has type = {}; known are Split, ByteLevel, Digits, Punctuation, Whitespace, "
@@ -108,74 +108,74 @@ TextCutter::Behavior TextCutter::behavior_of(const Json& part, const std::string
 
 void TextCutter::add_split(const Json& part, const std::string& path) {
   const std::string what = "the pre-tokenizer Split";
-  Step step{.kind = Kind::split};
-  step.behavior = behavior_of(part, what, path);
-  step.is_inverted = flag_member(part, "invert", false, what, path);
+  Rule rule{.kind = Kind::split};
+  rule.behavior = behavior_of(part, what, path);
+  rule.is_inverted = flag_member(part, "invert", false, what, path);
   const Json& regex = json_member(json_member(part, "pattern"), "Regex");
   // The matches of GPT-2's pattern cover a text.
   const bool gives_matches =
-      step.behavior == Behavior::isolated || (step.behavior == Behavior::removed && step.is_inverted);
+      rule.behavior == Behavior::isolated || (rule.behavior == Behavior::removed && rule.is_inverted);
   if (gives_matches && regex.is_string() && is_gpt2_pattern(regex.get<std::string>()))
-    step.cuts_as_gpt2 = true;
+    rule.cuts_as_gpt2 = true;
   else
-    step.pattern.push_back(pattern_of(part, what, path));
-  steps_.push_back(std::move(step));
+    rule.pattern.push_back(pattern_of(part, what, path));
+  rules_.push_back(std::move(rule));
 }
 
 void TextCutter::add_pattern(const std::string& pattern, Behavior behavior, const std::string& path, bool is_inverted) {
-  Step step{.kind = Kind::split, .behavior = behavior, .is_inverted = is_inverted};
-  step.pattern.emplace_back(pattern, path);
-  steps_.push_back(std::move(step));
+  Rule rule{.kind = Kind::split, .behavior = behavior, .is_inverted = is_inverted};
+  rule.pattern.emplace_back(pattern, path);
+  rules_.push_back(std::move(rule));
 }
 
 bool TextCutter::leaves_whole() const {
-  return steps_.empty() || (steps_.size() == 1 && steps_[0].kind == Kind::metaspace && !steps_[0].cuts);
+  return rules_.empty() || (rules_.size() == 1 && rules_[0].kind == Kind::metaspace && !rules_[0].cuts);
 }
 
 std::string_view TextCutter::blank() const {
-  return steps_.size() == 1 && steps_[0].kind == Kind::metaspace ? std::string_view(steps_[0].blank) : " ";
+  return rules_.size() == 1 && rules_[0].kind == Kind::metaspace ? std::string_view(rules_[0].blank) : " ";
 }
 
 void TextCutter::cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
-  scratch.steps.resize(steps_.size());
+  scratch.rules.resize(rules_.size());
   if (!text.empty()) cut(0, text, place, pieces, scratch);
 }
 
-void TextCutter::cut(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
-  if (step == steps_.size()) return pieces.take(text);
-  switch (steps_[step].kind) {
-    case Kind::split: return split(step, text, place, pieces, scratch);
-    case Kind::byte_level: return byte_level(step, text, place, pieces, scratch);
-    case Kind::metaspace: return metaspace(step, text, place, pieces, scratch);
+void TextCutter::cut(size_t rule, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
+  if (rule == rules_.size()) return pieces.take(text);
+  switch (rules_[rule].kind) {
+    case Kind::split: return split(rule, text, place, pieces, scratch);
+    case Kind::byte_level: return byte_level(rule, text, place, pieces, scratch);
+    case Kind::metaspace: return metaspace(rule, text, place, pieces, scratch);
   }
 }
 
-// Passes a part of a step's text on to the next step.
-void TextCutter::give(size_t step, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
+// Passes a part of a rule's text on to the next rule.
+void TextCutter::give(size_t rule, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
                       Scratch& scratch) const {
   if (begin == end) return;
   if (begin > 0) place = {.begins = false};
-  cut(step + 1, text.substr(begin, end - begin), place, pieces, scratch);
+  cut(rule + 1, text.substr(begin, end - begin), place, pieces, scratch);
 }
 
 void TextCutter::split(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
-  const Step& step = steps_[number];
-  if (step.cuts_as_gpt2) {
+  const Rule& rule = rules_[number];
+  if (rule.cuts_as_gpt2) {
     pretokenizer().each_pretoken(text, [&](std::string_view piece) {
       const auto begin = static_cast<size_t>(piece.data() - text.data());
       give(number, text, begin, begin + piece.size(), place, pieces, scratch);
     });
     return;
   }
-  const TextPattern& pattern = step.pattern[0];
-  const bool simple = step.behavior == Behavior::isolated || step.behavior == Behavior::removed;
-  const bool keeps_matches = step.behavior != Behavior::removed || step.is_inverted;
-  const bool keeps_gaps = step.behavior != Behavior::removed || !step.is_inverted;
-  std::vector<Scratch::Part>& parts = scratch.steps[number].parts;
+  const TextPattern& pattern = rule.pattern[0];
+  const bool simple = rule.behavior == Behavior::isolated || rule.behavior == Behavior::removed;
+  const bool keeps_matches = rule.behavior != Behavior::removed || rule.is_inverted;
+  const bool keeps_gaps = rule.behavior != Behavior::removed || !rule.is_inverted;
+  std::vector<Scratch::Stretch>& parts = scratch.rules[number].parts;
   parts.clear();
   const auto part = [&](size_t begin, size_t end, bool is_match) {
     if (simple && (is_match ? keeps_matches : keeps_gaps)) give(number, text, begin, end, place, pieces, scratch);
-    if (!simple) parts.push_back({begin, end, is_match != step.is_inverted});
+    if (!simple) parts.push_back({begin, end, is_match != rule.is_inverted});
   };
   const auto* bytes = bytes_of(text);
   size_t done = 0, from = 0, last_end = text.size() + 1;
@@ -192,8 +192,8 @@ void TextCutter::split(size_t number, std::string_view text, Place place, Pieces
   if (simple) return;
 
   // Joins the parts to pieces, in place.
-  std::vector<Scratch::Part> joined;
-  const auto join = [&](const Scratch::Part& next, bool with_last) {
+  std::vector<Scratch::Stretch> joined;
+  const auto join = [&](const Scratch::Stretch& next, bool with_last) {
     if (with_last && !joined.empty()) {
       joined.back().begin = std::min(joined.back().begin, next.begin);
       joined.back().end = std::max(joined.back().end, next.end);
@@ -202,29 +202,29 @@ void TextCutter::split(size_t number, std::string_view text, Place place, Pieces
     }
   };
   bool last_is_match = false;
-  const auto take = [&](const Scratch::Part& next) {
+  const auto take = [&](const Scratch::Stretch& next) {
     join(next,
-         step.behavior == Behavior::contiguous ? next.is_match == last_is_match : next.is_match && !last_is_match);
+         rule.behavior == Behavior::contiguous ? next.is_match == last_is_match : next.is_match && !last_is_match);
     last_is_match = next.is_match;
   };
-  if (step.behavior == Behavior::with_next) {
+  if (rule.behavior == Behavior::with_next) {
     std::for_each(parts.rbegin(), parts.rend(), take);
     std::reverse(joined.begin(), joined.end());
   } else {
     std::for_each(parts.begin(), parts.end(), take);
   }
-  for (const Scratch::Part& piece : joined) give(number, text, piece.begin, piece.end, place, pieces, scratch);
+  for (const Scratch::Stretch& piece : joined) give(number, text, piece.begin, piece.end, place, pieces, scratch);
 }
 
 void TextCutter::byte_level(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
-  const Step& step = steps_[number];
-  std::string& changed = scratch.steps[number].text;
-  if (step.prefix == Prefix::always && !place.goes_on && text[0] != ' ') {
+  const Rule& rule = rules_[number];
+  std::string& changed = scratch.rules[number].text;
+  if (rule.prefix == Prefix::always && !place.goes_on && text[0] != ' ') {
     changed.assign(" ").append(text);
     text = changed;
   }
-  if (number + 1 == steps_.size()) {
-    if (step.cuts)
+  if (number + 1 == rules_.size()) {
+    if (rule.cuts)
       pretokenizer().each_pretoken(text, [&](std::string_view piece) { pieces.take(piece); });
     else
       pieces.take(text);
@@ -236,61 +236,61 @@ void TextCutter::byte_level(size_t number, std::string_view text, Place place, P
     for (const char byte : bytes) named += name_of_byte(byte);
     cut(number + 1, named, bytes.data() == text.data() ? place : Place{.begins = false}, pieces, scratch);
   };
-  if (!step.cuts) return piece(text);
+  if (!rule.cuts) return piece(text);
   pretokenizer().each_pretoken(text, piece);
 }
 
 void TextCutter::metaspace(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
-  const Step& step = steps_[number];
-  std::string& changed = scratch.steps[number].text;
+  const Rule& rule = rules_[number];
+  std::string& changed = scratch.rules[number].text;
   changed.clear();
-  const bool has_blank = text.starts_with(' ') || text.starts_with(step.blank);
-  if (!has_blank && !place.goes_on && (step.prefix == Prefix::always || (step.prefix == Prefix::first && place.begins)))
-    changed += step.blank;
+  const bool has_blank = text.starts_with(' ') || text.starts_with(rule.blank);
+  if (!has_blank && !place.goes_on && (rule.prefix == Prefix::always || (rule.prefix == Prefix::first && place.begins)))
+    changed += rule.blank;
   for (const char byte : text)
     if (byte == ' ')
-      changed += step.blank;
+      changed += rule.blank;
     else
       changed += byte;
-  if (!step.cuts) return give(number, changed, 0, changed.size(), place, pieces, scratch);
+  if (!rule.cuts) return give(number, changed, 0, changed.size(), place, pieces, scratch);
   for (size_t begin = 0; begin < changed.size();) {
-    const bool has_blank_there = std::string_view(changed).substr(begin).starts_with(step.blank);
-    const size_t behind = begin + (has_blank_there ? step.blank.size() : 0);
-    const size_t end = std::min(changed.find(step.blank, behind), changed.size());
+    const bool has_blank_there = std::string_view(changed).substr(begin).starts_with(rule.blank);
+    const size_t behind = begin + (has_blank_there ? rule.blank.size() : 0);
+    const size_t end = std::min(changed.find(rule.blank, behind), changed.size());
     give(number, changed, begin, end, place, pieces, scratch);
     begin = end;
   }
 }
 
 size_t TextCutter::last_cut(std::string_view text, Scratch& scratch) const {
-  scratch.steps.resize(steps_.size());
-  // A blank that is put before later steps' pieces is put before those that go on as well.
-  for (size_t i = 1; i < steps_.size(); i++)
-    if (steps_[i].prefix != Prefix::never) return 0;
+  scratch.rules.resize(rules_.size());
+  // A blank that is put before later rules' pieces is put before those that go on as well.
+  for (size_t i = 1; i < rules_.size(); i++)
+    if (rules_[i].prefix != Prefix::never) return 0;
   return last_cut(0, text, scratch);
 }
 
 size_t TextCutter::last_cut(size_t number, std::string_view text, Scratch& scratch) const {
-  if (number == steps_.size() || text.empty()) return 0;
-  const Step& step = steps_[number];
-  if (step.cuts_as_gpt2) return pretokenizer().last_cut(text);
-  if (step.kind == Kind::byte_level) return 0;
-  if (step.kind == Kind::metaspace) {
-    if (!step.cuts) return 0;
+  if (number == rules_.size() || text.empty()) return 0;
+  const Rule& rule = rules_[number];
+  if (rule.cuts_as_gpt2) return pretokenizer().last_cut(text);
+  if (rule.kind == Kind::byte_level) return 0;
+  if (rule.kind == Kind::metaspace) {
+    if (!rule.cuts) return 0;
     for (size_t cut = text.size() - 1; cut > 0; cut--)
-      if (text[cut] == ' ' || text.substr(cut).starts_with(step.blank)) return cut;
+      if (text[cut] == ' ' || text.substr(cut).starts_with(rule.blank)) return cut;
     return 0;
   }
-  const TextPattern& pattern = step.pattern[0];
+  const TextPattern& pattern = rule.pattern[0];
   if (pattern.looks_back()) return 0;
-  if (step.behavior != Behavior::isolated && step.behavior != Behavior::removed) return 0;
+  if (rule.behavior != Behavior::isolated && rule.behavior != Behavior::removed) return 0;
   size_t done = 0, cut = 0;
   scratch.pattern.saw_end = false;
   for (TextPattern::Match match{}; pattern.find(text, done, match, scratch.pattern);) {
     if (scratch.pattern.saw_end || match.begin == match.end) break;
     cut = done = match.end;
   }
-  if (step.behavior == Behavior::removed && step.is_inverted) return cut;  // what is between matches is left out
+  if (rule.behavior == Behavior::removed && rule.is_inverted) return cut;  // what is between matches is left out
   const size_t undecided = pattern.undecided_from(text, done, scratch.pattern);
   const size_t inside = last_cut(number + 1, text.substr(done, undecided - done), scratch);
   return inside > 0 ? done + inside : cut;

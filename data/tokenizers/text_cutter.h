@@ -29,15 +29,15 @@ class TextCutter {
     bool goes_on = false;  // or goes on from a cut, so that no blank is put before it
   };
   struct Scratch {
-    struct Part {
+    struct Stretch {
       size_t begin, end;
       bool is_match;
     };
-    struct Step {
+    struct Rule {
       std::string text;
-      std::vector<Part> parts;
+      std::vector<Stretch> parts;
     };
-    std::vector<Step> steps;
+    std::vector<Rule> rules;
     TextPattern::Scratch pattern;
   };
   void cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
@@ -46,10 +46,10 @@ class TextCutter {
   // of which the second goes on, gives the pieces of the whole. 0 if no place is found.
   size_t last_cut(std::string_view text, Scratch& scratch) const;
 
-  // Returns what steps cut by that cut as GPT-2.
+  // Returns what rules cut by that cut as GPT-2.
   static const Pretokenizer& pretokenizer();
 
-  // Returns whether the last step is ByteLevel: pieces are bytes, and the model names these by GPT-2's characters.
+  // Returns whether the last rule is ByteLevel: pieces are bytes, and the model names these by GPT-2's characters.
   bool gives_bytes() const { return gives_bytes_; }
   // Returns whether texts stay whole, but for characters that are replaced.
   bool leaves_whole() const;
@@ -60,7 +60,7 @@ class TextCutter {
   enum class Kind { split, byte_level, metaspace };
   enum class Behavior { isolated, removed, contiguous, with_previous, with_next };
   enum class Prefix { never, first, always };
-  struct Step {
+  struct Rule {
     Kind kind;
     std::vector<TextPattern> pattern = {};  // of a split, one
     Behavior behavior = Behavior::isolated;
@@ -75,15 +75,15 @@ class TextCutter {
   void add_pattern(const std::string& pattern, Behavior behavior, const std::string& path, bool is_inverted = false);
   static Behavior behavior_of(const nlohmann::json& part, const std::string& what, const std::string& path);
 
-  void cut(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
-  void split(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
-  void byte_level(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
-  void metaspace(size_t step, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
-  void give(size_t step, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
+  void cut(size_t rule, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void split(size_t rule, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void byte_level(size_t rule, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void metaspace(size_t rule, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
+  void give(size_t rule, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
             Scratch& scratch) const;
-  size_t last_cut(size_t step, std::string_view text, Scratch& scratch) const;
+  size_t last_cut(size_t rule, std::string_view text, Scratch& scratch) const;
 
-  std::vector<Step> steps_;
+  std::vector<Rule> rules_;
   bool gives_bytes_ = false;
 };
 

@@ -148,32 +148,32 @@ void TextNormalizer::add(const Json& part, const std::string& path) {
     for (const Json& inside : json_member(part, "normalizers")) add(inside, path);
   } else if (type == "NFC") {
     inert();
-    steps_.push_back({.kind = Kind::compose});
+    rules_.push_back({.kind = Kind::compose});
   } else if (type == "NFD" || type == "NFKC" || type == "NFKD") {
     const int options = UTF8PROC_STABLE | (type == "NFKC" ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
                         (type == "NFD" ? 0 : UTF8PROC_COMPAT);
-    steps_.push_back({.kind = Kind::unicode_form, .options = options});
+    rules_.push_back({.kind = Kind::unicode_form, .options = options});
   } else if (type == "Prepend") {
     const std::string text = text_member(part, "prepend", "the normalizer Prepend", path);
-    if (!text.empty()) steps_.push_back({.kind = Kind::prepend, .text = text});
+    if (!text.empty()) rules_.push_back({.kind = Kind::prepend, .text = text});
   } else if (type == "Strip") {
     const bool left = json_member(part, "strip_left") != false, right = json_member(part, "strip_right") != false;
-    if (left || right) steps_.push_back({.kind = Kind::strip, .strips_left = left, .strips_right = right});
+    if (left || right) rules_.push_back({.kind = Kind::strip, .strips_left = left, .strips_right = right});
   } else if (type == "Replace") {
-    Step step{.kind = Kind::replace, .text = text_member(part, "content", "the normalizer Replace", path)};
-    step.pattern.push_back(pattern_of(part, "the normalizer Replace", path, &step.replaces));
-    if (step.replaces.empty() || step.replaces != step.text) steps_.push_back(std::move(step));
+    Rule rule{.kind = Kind::replace, .text = text_member(part, "content", "the normalizer Replace", path)};
+    rule.pattern.push_back(pattern_of(part, "the normalizer Replace", path, &rule.replaces));
+    if (rule.replaces.empty() || rule.replaces != rule.text) rules_.push_back(std::move(rule));
   } else {
     FAIL("{}: the normalizer has type = {}; known are NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip and Sequence", path,
          json_text(json_member(part, "type")));
   }
 }
 
-void TextNormalizer::replace(const Step& step, std::string_view text, std::string& out, TextPattern::Scratch& scratch) {
+void TextNormalizer::replace(const Rule& rule, std::string_view text, std::string& out, TextPattern::Scratch& scratch) {
   size_t copied = 0;
   TextPattern::Match match{};
-  for (size_t from = 0; step.pattern[0].find(text, from, match, scratch);) {
-    out.append(text.substr(copied, match.begin - copied)).append(step.text);
+  for (size_t from = 0; rule.pattern[0].find(text, from, match, scratch);) {
+    out.append(text.substr(copied, match.begin - copied)).append(rule.text);
     copied = match.end;
     from = match.end + (match.end == match.begin ? 1 : 0);
     if (from > text.size()) break;
@@ -184,23 +184,23 @@ void TextNormalizer::replace(const Step& step, std::string_view text, std::strin
 std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scratch& scratch,
                                        std::vector<Change>* changes) const {
   const size_t before = text.size();
-  for (const Step& step : steps_) {
+  for (const Rule& rule : rules_) {
     if (text.empty()) return text;
-    if (step.kind == Kind::strip) {
-      text = stripped(text, step.strips_left, step.strips_right);
+    if (rule.kind == Kind::strip) {
+      text = stripped(text, rule.strips_left, rule.strips_right);
       continue;
     }
-    if ((step.kind == Kind::prepend && goes_on) || (step.kind == Kind::compose && is_composed(text))) continue;
-    if (step.kind == Kind::unicode_form &&
+    if ((rule.kind == Kind::prepend && goes_on) || (rule.kind == Kind::compose && is_composed(text))) continue;
+    if (rule.kind == Kind::unicode_form &&
         std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; }))
       continue;
     std::string& out = scratch.other;  // `text` may be in scratch.text
     out.clear();
-    switch (step.kind) {
-      case Kind::prepend: out.append(step.text).append(text); break;
-      case Kind::replace: replace(step, text, out, scratch.pattern); break;
+    switch (rule.kind) {
+      case Kind::prepend: out.append(rule.text).append(text); break;
+      case Kind::replace: replace(rule, text, out, scratch.pattern); break;
       case Kind::compose: compose(text, out, changes); break;
-      default: change_form(text, step.options, out);
+      default: change_form(text, rule.options, out);
     }
     check_growth(before, out.size(), "the normalizer");
     scratch.text.swap(scratch.other);
@@ -210,21 +210,21 @@ std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scra
 }
 
 bool TextNormalizer::only_composes() const {
-  return steps_.empty() || (steps_.size() == 1 && steps_[0].kind == Kind::compose);
+  return rules_.empty() || (rules_.size() == 1 && rules_[0].kind == Kind::compose);
 }
 
 bool TextNormalizer::replaces_characters() const {
-  return std::all_of(steps_.begin(), steps_.end(), [&](const Step& step) {
-    if (step.kind == Kind::prepend) return &step == &steps_[0];
-    if (step.kind != Kind::replace || step.replaces.empty()) return false;
-    return character_at(bytes_of(step.replaces), bytes_of(step.replaces) + step.replaces.size()).bytes ==
-           step.replaces.size();
+  return std::all_of(rules_.begin(), rules_.end(), [&](const Rule& rule) {
+    if (rule.kind == Kind::prepend) return &rule == &rules_[0];
+    if (rule.kind != Kind::replace || rule.replaces.empty()) return false;
+    return character_at(bytes_of(rule.replaces), bytes_of(rule.replaces) + rule.replaces.size()).bytes ==
+           rule.replaces.size();
   });
 }
 
 std::string_view TextNormalizer::replaced(std::string_view character) const {
-  for (const Step& step : steps_)
-    if (step.kind == Kind::replace && step.replaces == character) character = step.text;
+  for (const Rule& rule : rules_)
+    if (rule.kind == Kind::replace && rule.replaces == character) character = rule.text;
   return character;
 }
 

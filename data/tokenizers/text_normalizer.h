@@ -32,7 +32,7 @@ class TextNormalizer {
   std::string_view apply(std::string_view text, bool goes_on, Scratch& scratch,
                          std::vector<Change>* changes = nullptr) const;
 
-  bool changes_nothing() const { return steps_.empty(); }
+  bool changes_nothing() const { return rules_.empty(); }
   // Returns whether it is NFC or nothing: what is before and behind an unchanged stretch does not matter to it.
   bool only_composes() const;
   // Returns whether it puts a text before another, or replaces single characters by others, and nothing else.
@@ -42,7 +42,7 @@ class TextNormalizer {
 
  private:
   enum class Kind { compose, unicode_form, prepend, replace, strip };
-  struct Step {
+  struct Rule {
     Kind kind;
     std::string text = {};  // put before, or instead
     int options = 0;        // of utf8proc, for another form than NFC
@@ -51,9 +51,9 @@ class TextNormalizer {
     std::string replaces = {};              // a pattern that is a text
   };
   void add(const nlohmann::json& part, const std::string& path);
-  static void replace(const Step& step, std::string_view text, std::string& out, TextPattern::Scratch& scratch);
+  static void replace(const Rule& rule, std::string_view text, std::string& out, TextPattern::Scratch& scratch);
 
-  std::vector<Step> steps_;
+  std::vector<Rule> rules_;
 };
 
 }  // namespace megalith

@@ -73,7 +73,7 @@ std::string stripped(std::string text, const std::string& what, size_t first, si
 
 TokenDecoder::TokenDecoder(const Json& decoder, bool of_bytes, const std::string& path) {
   add(decoder, path);
-  if (decoder.is_null()) steps_.push_back({.kind = of_bytes ? Kind::byte_level : Kind::fuse});
+  if (decoder.is_null()) rules_.push_back({.kind = of_bytes ? Kind::byte_level : Kind::fuse});
 }
 
 void TokenDecoder::add(const Json& part, const std::string& path) {
@@ -83,33 +83,33 @@ void TokenDecoder::add(const Json& part, const std::string& path) {
     CHECK(json_member(part, "decoders").is_array(), "{}: {} has no list `decoders`", path, what);
     for (const Json& inside : json_member(part, "decoders")) add(inside, path);
   } else if (type == "ByteLevel") {
-    steps_.push_back({.kind = Kind::byte_level});
+    rules_.push_back({.kind = Kind::byte_level});
   } else if (type == "ByteFallback") {
-    steps_.push_back({.kind = Kind::byte_fallback});
+    rules_.push_back({.kind = Kind::byte_fallback});
   } else if (type == "Fuse") {
-    steps_.push_back({.kind = Kind::fuse});
+    rules_.push_back({.kind = Kind::fuse});
   } else if (type == "Replace") {
-    Step step{.kind = Kind::replace, .text = text_member(part, "content", what, path)};
-    step.pattern.push_back(pattern_of(part, what, path));
-    steps_.push_back(std::move(step));
+    Rule rule{.kind = Kind::replace, .text = text_member(part, "content", what, path)};
+    rule.pattern.push_back(pattern_of(part, what, path));
+    rules_.push_back(std::move(rule));
   } else if (type == "Strip") {
     const auto count = [&](const char* key) {
       const Json& value = json_member(part, key);
       CHECK(value.is_number_unsigned(), "{}: {} has {} = {}, which is no count", path, what, key, json_text(value));
       return value.get<size_t>();
     };
-    steps_.push_back({.kind = Kind::strip,
+    rules_.push_back({.kind = Kind::strip,
                       .text = text_member(part, "content", what, path),
                       .first = count("start"),
                       .last = count("stop")});
-    CHECK(!steps_.back().text.empty(), "{}: {} has an empty content", path, what);
+    CHECK(!rules_.back().text.empty(), "{}: {} has an empty content", path, what);
   } else if (type == "Metaspace") {
     const Json& scheme = json_member(part, "prepend_scheme");
     const bool never =
         scheme == "never" || (scheme.is_null() && !flag_member(part, "add_prefix_space", true, what, path));
-    steps_.push_back(
+    rules_.push_back(
         {.kind = Kind::metaspace, .text = text_member(part, "replacement", what, path), .prepends = !never});
-    CHECK(!steps_.back().text.empty(), "{}: {} has an empty replacement", path, what);
+    CHECK(!rules_.back().text.empty(), "{}: {} has an empty replacement", path, what);
   } else {
     FAIL(
         "{}: the decoder has type = {}; known are ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and "
@@ -125,9 +125,9 @@ std::string TokenDecoder::text_of(std::vector<std::string> names) const {
     return sum;
   };
   const size_t before = bytes();
-  for (const Step& step : steps_) {
+  for (const Rule& rule : rules_) {
     check_growth(before, bytes(), "the decoder");
-    switch (step.kind) {
+    switch (rule.kind) {
       case Kind::byte_level: {
         std::string all;
         for (const std::string& name : names) all += bytes_of_name(name).value_or(name);
@@ -142,16 +142,16 @@ std::string TokenDecoder::text_of(std::vector<std::string> names) const {
         break;
       }
       case Kind::replace:
-        for (std::string& name : names) name = replaced(step.pattern[0], step.text, name);
+        for (std::string& name : names) name = replaced(rule.pattern[0], rule.text, name);
         break;
       case Kind::strip:
-        for (std::string& name : names) name = stripped(name, step.text, step.first, step.last);
+        for (std::string& name : names) name = stripped(name, rule.text, rule.first, rule.last);
         break;
       case Kind::metaspace: {
-        const TextPattern blank = TextPattern::of_text(step.text);
+        const TextPattern blank = TextPattern::of_text(rule.text);
         bool is_first = true;
         for (std::string& name : names) {
-          name = replaced(blank, is_first && step.prepends ? "" : " ", name);
+          name = replaced(blank, is_first && rule.prepends ? "" : " ", name);
           is_first = false;
         }
       }
@@ -165,15 +165,15 @@ std::string TokenDecoder::text_of(std::vector<std::string> names) const {
 std::string TokenDecoder::bytes_inside(std::string name) const {
   const size_t before = name.size();
   bool is_joined = false;  // what follows sees a whole text
-  for (const Step& step : steps_) {
+  for (const Rule& rule : rules_) {
     check_growth(before, name.size(), "the decoder");
-    if (step.kind == Kind::byte_level) name = bytes_of_name(name).value_or(name);
-    if (step.kind == Kind::replace) name = replaced(step.pattern[0], step.text, name);
-    if (step.kind == Kind::strip && !is_joined) name = stripped(name, step.text, step.first, step.last);
-    if (step.kind == Kind::metaspace) name = replaced(TextPattern::of_text(step.text), " ", name);
-    if (step.kind == Kind::byte_fallback && !is_joined)
+    if (rule.kind == Kind::byte_level) name = bytes_of_name(name).value_or(name);
+    if (rule.kind == Kind::replace) name = replaced(rule.pattern[0], rule.text, name);
+    if (rule.kind == Kind::strip && !is_joined) name = stripped(name, rule.text, rule.first, rule.last);
+    if (rule.kind == Kind::metaspace) name = replaced(TextPattern::of_text(rule.text), " ", name);
+    if (rule.kind == Kind::byte_fallback && !is_joined)
       if (const std::optional<char> byte = byte_of(name)) return std::string(1, *byte);
-    is_joined = is_joined || step.kind == Kind::fuse || step.kind == Kind::byte_level;
+    is_joined = is_joined || rule.kind == Kind::fuse || rule.kind == Kind::byte_level;
   }
   return name;
 }

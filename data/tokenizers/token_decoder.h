@@ -23,7 +23,7 @@ class TokenDecoder {
 
  private:
   enum class Kind { byte_level, replace, byte_fallback, fuse, strip, metaspace };
-  struct Step {
+  struct Rule {
     Kind kind;
     std::vector<TextPattern> pattern = {};  // of a replacement, one
     std::string text = {};                  // put instead, or stripped, or a blank's name
@@ -32,7 +32,7 @@ class TokenDecoder {
   };
   void add(const nlohmann::json& part, const std::string& path);
 
-  std::vector<Step> steps_;
+  std::vector<Rule> rules_;
 };
 
 }  // namespace megalith

@@ -44,14 +44,14 @@ bool rows_keep_their_bits() { return has_isa(dnnl::cpu_isa::avx512_core); }
 // One primitive a shape, for whole matrices and all threads.
 struct Gemm::Primitives {
   using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType>;
-  struct Plan {
+  struct Prepared {
     dnnl::matmul primitive;
     dnnl::memory a, b, c, bias;
     std::unordered_map<int, dnnl::memory> arguments;
   };
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::map<Key, Plan> plans;
+  std::map<Key, Prepared> prepared;
 
   static dnnl::memory::desc matrix(int64_t rows, int64_t cols, DType type, bool transposed) {
     const auto element = type == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -71,7 +71,7 @@ struct Gemm::Primitives {
 #endif
   }
 
-  Plan make(const GemmCall& call) {
+  Prepared make(const GemmCall& call) {
     const auto a = matrix(call.M, call.K, call.input, call.a_transposed);
     const auto b = matrix(call.K, call.N, call.input, call.b_transposed);
     const auto c = matrix(call.M, call.N, call.output, false);
@@ -84,7 +84,7 @@ struct Gemm::Primitives {
     const auto description = has_bias ? describe(attributes, a, b, bias, c) : describe(attributes, a, b, c);
     CHECK(description, "oneDNN {} has no bf16 product of {} x {} x {} on this processor", gemm_version(), call.M,
           call.N, call.K);
-    Plan plan;
+    Prepared plan;
     plan.primitive = dnnl::matmul(description);
     plan.a = dnnl::memory(a, engine, DNNL_MEMORY_NONE);
     plan.b = dnnl::memory(b, engine, DNNL_MEMORY_NONE);
@@ -102,9 +102,9 @@ struct Gemm::Primitives {
     const Key key{
         call.M,     call.N, call.K, call.a_transposed, call.b_transposed, call.accumulate, call.bias != nullptr,
         call.output};
-    auto it = plans.find(key);
-    if (it == plans.end()) it = plans.emplace(key, make(call)).first;
-    Plan& plan = it->second;
+    auto it = prepared.find(key);
+    if (it == prepared.end()) it = prepared.emplace(key, make(call)).first;
+    Prepared& plan = it->second;
     plan.a.set_data_handle(const_cast<void*>(call.a));
     plan.b.set_data_handle(const_cast<void*>(call.b));
     plan.c.set_data_handle(call.c);

@@ -10,7 +10,7 @@ void expect_parts(const char* op, const AdaptedRows& rows, int64_t outputs) {
         AdaptedRows::most);
   int64_t end = 0;
   for (int g = 0; g < rows.count; g++) {
-    const AdaptedRows::Part& part = rows.parts[static_cast<size_t>(g)];
+    const AdaptedRows::Group& part = rows.parts[static_cast<size_t>(g)];
     CHECK(part.first >= end && part.rows >= 0 && part.first + part.rows <= outputs,
           "{}: part {} is rows [{}, {}), expected rows of [{}, {})", op, g, part.first, part.first + part.rows, end,
           outputs);

@@ -13,11 +13,11 @@ namespace megalith {
 
 // The parts of the output that have adapters, ascending. B has their rows, one part after the other.
 struct AdaptedRows {
-  struct Part {
+  struct Group {
     int64_t first = 0, rows = 0;  // of the output
   };
   static constexpr int most = 3;
-  std::array<Part, most> parts{};
+  std::array<Group, most> parts{};
   int count = 0;
 
   int64_t rows() const {

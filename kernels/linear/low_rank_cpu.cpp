@@ -14,7 +14,7 @@ void run(Queue&, const SpreadAdapter& op) {
     const auto scale = static_cast<float>(op.scale);
     std::fill_n(wide, op.wide.numel(), T{});
     for (int g = 0; g < op.rows.count; g++) {
-      const AdaptedRows::Part part = op.rows.parts[static_cast<size_t>(g)];
+      const AdaptedRows::Group part = op.rows.parts[static_cast<size_t>(g)];
       for (int64_t o = 0; o < part.rows; o++, b += r) {
         T* to = wide + (part.first + o) * width + g * r;
 #pragma omp simd
@@ -30,7 +30,7 @@ void run(Queue&, const CollectAdapter& op) {
   const int64_t r = op.db.cols(), width = op.dwide.cols();
   const auto scale = static_cast<float>(op.scale);
   for (int g = 0; g < op.rows.count; g++) {
-    const AdaptedRows::Part part = op.rows.parts[static_cast<size_t>(g)];
+    const AdaptedRows::Group part = op.rows.parts[static_cast<size_t>(g)];
     for (int64_t o = 0; o < part.rows; o++, db += r) {
       const float* from = dwide + (part.first + o) * width + g * r;
 #pragma omp simd

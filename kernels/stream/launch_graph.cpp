@@ -17,10 +17,10 @@ void LaunchNotes::add(const char* name, const Cost& cost, std::span<const Tensor
 }
 
 void Stream::replay(LaunchGraph& graph, const std::function<void()>& launches) {
-  using State = LaunchGraph::State;
+  using Status = LaunchGraph::Status;
   if (world_ == World::dry) return count_as_graph(launches);
-  if (world_ == World::cpu || ops_are_looked_at() || graph.state_ == State::refused) return launches();
-  if (graph.state_ == State::captured) {
+  if (world_ == World::cpu || ops_are_looked_at() || graph.status_ == Status::refused) return launches();
+  if (graph.status_ == Status::captured) {
     for (const OpRecord& op : graph.notes_->ops()) {
       OpRecord& record = record_of(op.name);
       record.launches += op.launches;
@@ -29,9 +29,9 @@ void Stream::replay(LaunchGraph& graph, const std::function<void()>& launches) {
     }
     return launch(graph);
   }
-  if (graph.state_ == State::fresh) {
+  if (graph.status_ == Status::fresh) {
     graph.notes_ = noted(launches);
-    graph.state_ = graph.notes_->launches() < LaunchGraph::least ? State::refused : State::noted;
+    graph.status_ = graph.notes_->launches() < LaunchGraph::least ? Status::refused : Status::noted;
     return;
   }
   device::begin_capture(queue_.stream);
@@ -43,9 +43,9 @@ void Stream::replay(LaunchGraph& graph, const std::function<void()>& launches) {
     throw;
   }
   graph.graph_ = device::end_capture(queue_.stream);
-  graph.state_ = now.same_as(*graph.notes_) ? State::captured : State::refused;
+  graph.status_ = now.same_as(*graph.notes_) ? Status::captured : Status::refused;
   launch(graph);  // also when this is the only launch
-  if (graph.state_ == State::refused) graph.graph_.reset();
+  if (graph.status_ == Status::refused) graph.graph_.reset();
 }
 
 void Stream::launch(const LaunchGraph& graph) {

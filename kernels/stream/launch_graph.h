@@ -42,12 +42,12 @@ class LaunchGraph {
   // Launching a graph costs the host as much as one or two ops, so fewer are not worth it.
   static constexpr int64_t least = 4;
 
-  enum class State : uint8_t { fresh, noted, captured, refused };
-  State state() const { return state_; }
+  enum class Status : uint8_t { fresh, noted, captured, refused };
+  Status status() const { return status_; }
 
  private:
   friend class Stream;
-  State state_ = State::fresh;
+  Status status_ = Status::fresh;
   std::optional<LaunchNotes> notes_;
   device::OwnedGraph graph_;
 };

@@ -78,7 +78,7 @@ std::vector<std::vector<char>> bits_of(SmallRun& run) {
     add(unit.master());
     add(unit.working());
   }
-  for (const Optimizer::State& state : run.trainer.optimizer().state())
+  for (const Optimizer::StateTensors& state : run.trainer.optimizer().state())
     for (const Tensor& t : state.by_unit) add(t);
   return all;
 }
@@ -210,8 +210,8 @@ TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
       EXPECT_TRUE(bits_of(run) == before) << "something was updated";
       for (int64_t s : {2, 3}) expect_equal(run.step(s), expected[s - 2]);
       EXPECT_TRUE(bits_of(run) == bits_of(never)) << "the bad step has left something behind";
-      const Optimizer::History a = run.trainer.optimizer().history(run.runtime.stream),
-                               b = never.trainer.optimizer().history(never.runtime.stream);
+      const Optimizer::UpdateCounts a = run.trainer.optimizer().update_counts(run.runtime.stream),
+                                    b = never.trainer.optimizer().update_counts(never.runtime.stream);
       EXPECT_EQ(a.updates, 3);
       EXPECT_EQ(a.skipped, 0);
       EXPECT_EQ(a.norms, b.norms);
@@ -254,7 +254,7 @@ TEST(BadSteps, AnOverflowLowersTheLossScaleOfAllRanks) {
       EXPECT_EQ(other.loss_scale, step.loss_scale);
     } while (step.decision == Decision::overflow);
     EXPECT_TRUE(bits_of(run) == bits_of(never)) << "an overflow has left something behind";
-    EXPECT_EQ(run.trainer.optimizer().history(run.runtime.stream).updates, 2);
+    EXPECT_EQ(run.trainer.optimizer().update_counts(run.runtime.stream).updates, 2);
   }
 }
 

@@ -75,10 +75,10 @@ TEST_F(Resume, WhatWasSkippedGoesOn) {
   EXPECT_EQ(progress->sequences, 15);
   EXPECT_EQ(progress->skipped, 4);
   EXPECT_EQ(progress->skipped_in_a_row, 1);
-  const Optimizer::History history = again.trainer.optimizer().history(again.runtime.stream);
+  const Optimizer::UpdateCounts history = again.trainer.optimizer().update_counts(again.runtime.stream);
   EXPECT_EQ(history.updates, 2);
   EXPECT_EQ(history.skipped, 1);
-  EXPECT_EQ(history.norms, run.trainer.optimizer().history(run.runtime.stream).norms);
+  EXPECT_EQ(history.norms, run.trainer.optimizer().update_counts(run.runtime.stream).norms);
   EXPECT_EQ(history.norms.size(), 2u);
   for (int64_t s : {3, 4}) {
     EXPECT_EQ(run.step(s).grad_norm, again.step(s).grad_norm);
@@ -94,7 +94,7 @@ TEST_F(Resume, WhatIsNotFiniteIsNotGoneOnFrom) {
   SmallRun run = make();
   Checkpointer checkpointer(config_, session(), run.trainer);
   if (session().rank() == 0) run.units().front().master().data<float>()[0] = std::numeric_limits<float>::infinity();
-  const Saved saved = checkpointer.save({.step = 3, .sequences = 15});
+  const SavedCheckpoint saved = checkpointer.save({.step = 3, .sequences = 15});
   EXPECT_EQ(saved.path, "checkpoints/step-00000003");
   EXPECT_NE(saved.not_finite.find("not finite, in parameters/"), std::string::npos) << saved.not_finite;
   EXPECT_EQ(CheckpointStore("checkpoints").usable(), (std::vector<std::string>{"checkpoints/step-00000002"}))
@@ -195,7 +195,7 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
     const auto all_held = [](SmallRun& of) {
       std::vector<Tensor> all;
       for (const Unit& unit : of.units()) all.push_back(unit.master());
-      for (const Optimizer::State& state : of.trainer.optimizer().state())
+      for (const Optimizer::StateTensors& state : of.trainer.optimizer().state())
         all.insert(all.end(), state.by_unit.begin(), state.by_unit.end());
       return all;
     };
@@ -203,9 +203,9 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
 
     const Progress progress{.step = 2, .sequences = 16};
     Checkpointer beside(beside_config, session(), run.trainer);
-    const Saved at_once = Checkpointer(config, session(), run.trainer).save(progress);
+    const SavedCheckpoint at_once = Checkpointer(config, session(), run.trainer).save(progress);
     beside.begin_save(progress);
-    std::optional<Saved> saved;
+    std::optional<SavedCheckpoint> saved;
     double phases = 0;
     int64_t steps = 2, phases_seen = 0;
     while (!saved) {
@@ -283,7 +283,7 @@ TEST_F(Resume, WithoutAWordOfSkippedSteps) {
   ASSERT_TRUE(progress);
   EXPECT_EQ(progress->step, 2);
   EXPECT_EQ(progress->skipped, 0);
-  const Optimizer::History history = run.trainer.optimizer().history(run.runtime.stream);
+  const Optimizer::UpdateCounts history = run.trainer.optimizer().update_counts(run.runtime.stream);
   EXPECT_EQ(history.updates, 2);
   EXPECT_EQ(history.skipped, 0);
   EXPECT_TRUE(history.norms.empty());

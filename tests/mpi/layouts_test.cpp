@@ -185,7 +185,7 @@ TEST(Layouts, RoundAtRandomAlike) {
     };
     for (size_t u = 0; u < run.units().size(); u++) {
       add("", run.units()[u], run.units()[u].master());
-      for (const Optimizer::State& moments : run.trainer.optimizer().state())
+      for (const Optimizer::StateTensors& moments : run.trainer.optimizer().state())
         add(moments.path, run.units()[u], moments.by_unit[u]);
     }
     return state;

@@ -61,7 +61,7 @@ State state_of(SmallRun& run) {
   for (size_t u = 0; u < run.units().size(); u++) {
     const Unit& unit = run.units()[u];
     add("", unit, unit.master(), unit.plan().shard);
-    for (const Optimizer::State& s : run.trainer.optimizer().state())
+    for (const Optimizer::StateTensors& s : run.trainer.optimizer().state())
       add(s.path + "/", unit, s.by_unit[u], s.elements[u]);
   }
   return state;

@@ -256,7 +256,7 @@ TEST_P(Adapters, ChangeAndNothingElseDoes) {
         EXPECT_EQ(unit.master().dtype(), frozen) << unit.plan().name;
       }
     }
-    for (const Optimizer::State& state : run.trainer.optimizer().state())
+    for (const Optimizer::StateTensors& state : run.trainer.optimizer().state())
       for (size_t u = 0; u < run.units().size(); u++)
         EXPECT_EQ(state.by_unit[u].numel() == 0, run.units()[u].plan().frozen) << state.path << " of unit " << u;
     for (const SavedTensor& saved : run.trainer.saved_tensors())

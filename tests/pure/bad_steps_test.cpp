@@ -97,18 +97,18 @@ TEST(History, KeepsTheLastNormsInTheirOrder) {
   for (int64_t s = 0; s < UpdateState::window + 7; s++) {
     norms.push_back(run.step(s).grad_norm);
     if (s == 4) {  // what is restored is what was there
-      const Optimizer::History history = optimizer.history(run.runtime.stream);
+      const Optimizer::UpdateCounts history = optimizer.update_counts(run.runtime.stream);
       EXPECT_EQ(history.norms, norms);
       optimizer.initialize(run.runtime.stream);
       optimizer.restore(run.runtime.stream, history);
     }
   }
-  const Optimizer::History history = optimizer.history(run.runtime.stream);
+  const Optimizer::UpdateCounts history = optimizer.update_counts(run.runtime.stream);
   EXPECT_EQ(history.updates, UpdateState::window + 7);
   EXPECT_EQ(history.norms, std::vector<double>(norms.begin() + 7, norms.end()));
   optimizer.restore(run.runtime.stream, history);
   norms.push_back(run.step(UpdateState::window + 7).grad_norm);
-  EXPECT_EQ(optimizer.history(run.runtime.stream).norms, std::vector<double>(norms.begin() + 8, norms.end()));
+  EXPECT_EQ(optimizer.update_counts(run.runtime.stream).norms, std::vector<double>(norms.begin() + 8, norms.end()));
 }
 
 TEST(SkippedStep, IsToldWithItsCause) {

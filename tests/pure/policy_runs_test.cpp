@@ -33,7 +33,7 @@ struct World {
     failing_saves--;
     return SaveFailed{.minutes = minutes += 0.4};
   }
-  Events obey(const Action& a) {
+  Events obey(const Task& a) {
     const auto note = [&](const char* what, int64_t step) { course += what + std::to_string(step) + " "; };
     const int64_t step = state.progress.step;
     switch (a.act) {
@@ -57,8 +57,8 @@ struct World {
   // Returns the last action.
   Act run() {
     for (Events events;;) {
-      const Actions actions = next(rules, state, std::exchange(events, {}));
-      for (const Action& a : actions)
+      const Tasks actions = next(rules, state, std::exchange(events, {}));
+      for (const Task& a : actions)
         for (const Event& e : obey(a)) events.push_back(e);
       if (fails(actions.back().act)) {
         why = actions.back().act;

@@ -52,9 +52,9 @@ const char* name_of(Act act) {
 
 bool may_prune(Act act) { return act == Act::save || act == Act::begin_save || act == Act::save_last_update; }
 
-std::string words_of(const Actions& actions) {
+std::string words_of(const Tasks& actions) {
   std::string text;
-  for (const Action& a : actions) {
+  for (const Task& a : actions) {
     text += (text.empty() ? "" : " ") + std::string(name_of(a.act));
     if (may_prune(a.act) && !a.prune) text += "(keep all)";
     if (a.act == Act::wait_to_retry) text += "(" + std::to_string(std::lround(a.seconds)) + " s)";
@@ -334,7 +334,7 @@ TEST(Policy, DoesWhatTheTableSays) {
 }
 
 // Else a warning of step 4 would speak of step 5.
-TEST(Policy, AnActionFindsTheStateItWasDecidedBy) {
+TEST(Policy, ATaskFindsTheStateItWasDecidedBy) {
   State state = with(after(4), evaluated, [](State& s) { s.save_tried_at = 4; });
   EXPECT_EQ(words_of(next(ten_steps(), state, {Evaluated{.finite = false}})), "warn_of_validation train report");
   EXPECT_EQ(state.progress.step, 4);

@@ -16,7 +16,7 @@ namespace {
 // The watch would have ended the process with this.
 class EndOfProcess {
  public:
-  SignalWatch::Rules rules(double seconds, double needed) {
+  SignalWatch::Limits limits(double seconds, double needed) {
     return {.seconds = seconds,
             .bound = "the test",
             .needed = [needed] { return needed; },
@@ -63,7 +63,7 @@ class SignalWatchTest : public testing::Test {
 };
 
 TEST_F(SignalWatchTest, ends_at_once_while_there_is_nothing_to_save) {
-  SignalWatch watch(end_.rules(1000, 0));
+  SignalWatch watch(end_.limits(1000, 0));
   EXPECT_EQ(end_.status(0.3), 0);
   send_to_this_process(SIGTERM);
   EXPECT_EQ(end_.status(), 128 + SIGTERM);
@@ -75,7 +75,7 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
     SCOPED_TRACE(signal_name(signal));
     ::signal(SIGHUP, SIG_DFL);  // the watch before has left it ignored
     EndOfProcess end;
-    SignalWatch watch(end.rules(1000, 0));
+    SignalWatch watch(end.limits(1000, 0));
     watch.hold();
     EXPECT_FALSE(watch.asked());
     send_to_this_process(signal);
@@ -98,7 +98,7 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
 }
 
 TEST_F(SignalWatchTest, ends_when_the_time_is_over) {
-  SignalWatch watch(end_.rules(0.3, 0.1));
+  SignalWatch watch(end_.limits(0.3, 0.1));
   watch.hold();
   send_to_this_process(SIGUSR1);
   EXPECT_EQ(end_.status(), 128 + SIGUSR1);
@@ -106,7 +106,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_is_over) {
 }
 
 TEST_F(SignalWatchTest, ends_when_the_time_cannot_suffice) {
-  SignalWatch watch(end_.rules(1000, 5000));
+  SignalWatch watch(end_.limits(1000, 5000));
   watch.hold();
   send_to_this_process(SIGINT);
   EXPECT_EQ(end_.status(), 128 + SIGINT);
@@ -115,7 +115,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_cannot_suffice) {
 
 // What another rank got.
 TEST_F(SignalWatchTest, ends_when_the_time_of_another_rank_is_over) {
-  SignalWatch watch(end_.rules(1000, 0));
+  SignalWatch watch(end_.limits(1000, 0));
   watch.hold();
   watch.agree(SIGUSR2, 0.1);
   EXPECT_EQ(end_.status(), 128 + SIGUSR2);
@@ -125,7 +125,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_of_another_rank_is_over) {
 TEST_F(SignalWatchTest, leaves_a_hang_up_ignored_that_was) {
   ::signal(SIGHUP, SIG_IGN);  // as nohup does
   {
-    SignalWatch watch(end_.rules(1000, 0));
+    SignalWatch watch(end_.limits(1000, 0));
     send_to_this_process(SIGHUP);
     EXPECT_EQ(end_.status(0.3), 0);
     watch.hold();
@@ -136,11 +136,11 @@ TEST_F(SignalWatchTest, leaves_a_hang_up_ignored_that_was) {
 
 TEST_F(SignalWatchTest, gives_signals_back) {
   struct sigaction action {};
-  { SignalWatch watch(end_.rules(1000, 0)); }
+  { SignalWatch watch(end_.limits(1000, 0)); }
   ::sigaction(SIGTERM, nullptr, &action);
   EXPECT_EQ(action.sa_handler, SIG_DFL);
   {
-    SignalWatch watch(end_.rules(1000, 0));
+    SignalWatch watch(end_.limits(1000, 0));
     watch.hold();
     send_to_this_process(SIGTERM);
   }
@@ -149,7 +149,7 @@ TEST_F(SignalWatchTest, gives_signals_back) {
   EXPECT_EQ(action.sa_handler, SIG_IGN);
   ::signal(SIGTERM, SIG_DFL);
   {
-    SignalWatch watch(end_.rules(1000, 0));
+    SignalWatch watch(end_.limits(1000, 0));
     watch.hold();
     watch.agree(SIGUSR1, 1000);  // which another rank got
   }

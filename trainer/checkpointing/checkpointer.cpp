@@ -35,7 +35,7 @@ std::vector<std::string> Checkpointer::prune(const Stability& stability) const t
 Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<ShardToWrite> shards) const {
   const std::string& directory = config_.checkpoint.directory;
   Saving::Task task{.directory = directory, .step = progress.step, .shards = std::move(shards), .state = {}};
-  const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
+  const Optimizer::UpdateCounts history = trainer_.optimizer().update_counts(trainer_.stream());
   if (session_.rank() != 0) return task;
   task.state = {{"written_by", version()},
                 {"sequences", progress.sequences},
@@ -63,7 +63,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
   return task;
 }
 
-Saved Checkpointer::save(const Progress& progress, bool keep_all) {
+SavedCheckpoint Checkpointer::save(const Progress& progress, bool keep_all) {
   std::optional<Saving> saving;
   together(session_, [&] {
     std::vector<ShardToWrite> shards;
@@ -92,7 +92,7 @@ void Checkpointer::begin_phase() {
   async_save_->thread = std::make_unique<Background>([saving = &async_save_->saving] { saving->work(); });
 }
 
-std::optional<Saved> Checkpointer::go_on() {
+std::optional<SavedCheckpoint> Checkpointer::go_on() {
   async_save_->thread->wait();
   std::unique_ptr<AsyncSave> save = std::move(async_save_);  // the save is over if agree() throws
   if (!save->saving.agree()) return save->saving.saved();
@@ -101,11 +101,11 @@ std::optional<Saved> Checkpointer::go_on() {
   return {};
 }
 
-std::optional<Saved> Checkpointer::finish() {
+std::optional<SavedCheckpoint> Checkpointer::finish() {
   if (!saving()) return {};
   trainer_.await_copy();
   for (;;)
-    if (std::optional<Saved> saved = go_on()) return saved;
+    if (std::optional<SavedCheckpoint> saved = go_on()) return saved;
 }
 
 }  // namespace megalith

@@ -24,7 +24,7 @@ class Checkpointer {
   // unless `keep_all`. JobError on failure; earlier checkpoints are untouched except for unneeded ones. A checkpoint
   // with values that are not finite is written for diagnosis: nothing is deleted for it, and only a run that names it
   // resumes from it.
-  Saved save(const Progress& progress, bool keep_all = false);
+  SavedCheckpoint save(const Progress& progress, bool keep_all = false);
 
   // Does the same asynchronously, where saves_asynchronously(), from a copy of the state: returns once the copy is
   // made. A thread of this rank does the work of a phase (saving.h). The ranks learn that all have done it from the
@@ -36,9 +36,9 @@ class Checkpointer {
   bool all_ended(int64_t phases) const { return saving() && phases == session_.size() * phases_; }
   // Collective. Starts the next phase and returns nothing, or returns the result of the last one. JobError as of
   // save().
-  std::optional<Saved> go_on();
+  std::optional<SavedCheckpoint> go_on();
   // Collective. Waits for the end of the save; returns nothing if there is none.
-  std::optional<Saved> finish();
+  std::optional<SavedCheckpoint> finish();
 
   // Returns the bytes of tensors that this rank writes in a save.
   int64_t bytes() const;

@@ -77,7 +77,7 @@ int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>&
 }  // namespace
 
 std::vector<TensorShard> saved_shards(const Config& config, const Plan& plan) {
-  const std::vector<UpdateRule::State> states = make_update_rule(config)->states();
+  const std::vector<UpdateRule::StateKind> states = make_update_rule(config)->states();
   std::vector<TensorShard> shards;
   for (size_t u = 0; u < plan.units.size(); u++)
     for (const Interval part : plan.is_saved(plan.units[u]) ? saved_parts(plan, u) : std::vector<Interval>{}) {
@@ -89,7 +89,7 @@ std::vector<TensorShard> saved_shards(const Config& config, const Plan& plan) {
           }
       };
       add(std::string(parameters_path), part);
-      for (const UpdateRule::State& state : states)
+      for (const UpdateRule::StateKind& state : states)
         add(std::string(state.path) + "/", intersect(part, elements_with(state, plan.units[u])));
     }
   return shards;

@@ -18,7 +18,7 @@
 
 namespace megalith {
 
-struct Saved {
+struct SavedCheckpoint {
   int64_t step = 0;
   std::string path{};
   std::string not_finite{};         // describes such values (what_is_not_finite); empty: all are finite
@@ -47,7 +47,7 @@ class Saving {
   // unfinished folder is removed, if possible, and earlier checkpoints that are needed are untouched.
   bool agree();
   // Valid after the last phase.
-  const Saved& saved() const { return saved_; }
+  const SavedCheckpoint& saved() const { return saved_; }
 
  private:
   enum class Phase { prepare, write, publish };
@@ -61,7 +61,7 @@ class Saving {
   std::string folder_;
   std::vector<std::string> records_;  // all ranks'
   std::string result_, error_;        // this rank's part
-  Saved saved_;
+  SavedCheckpoint saved_;
 };
 
 }  // namespace megalith

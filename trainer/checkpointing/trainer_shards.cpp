@@ -14,7 +14,7 @@ std::vector<HeldShard> trainer_shards(Trainer& trainer, Units of, bool parameter
     if (of != Units::all && frozen != (of == Units::frozen)) continue;
     all.push_back({.path = "", .unit = u, .part = shard, .values = units[u].master()});
     if (parameters_only || frozen) continue;
-    for (const Optimizer::State& state : trainer.optimizer().state())
+    for (const Optimizer::StateTensors& state : trainer.optimizer().state())
       if (state.elements[u].size() > 0)
         all.push_back({.path = state.path, .unit = u, .part = state.elements[u], .values = state.by_unit[u]});
   }

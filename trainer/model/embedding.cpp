@@ -53,17 +53,17 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
     launch(c.s, Copy{.y = x, .x = sum});
 }
 
-void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
-                        Tensor x) const {
+void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens,
+                        std::span<const PositionRange> runs, Tensor x) const {
   const Tensor table = positions(w);
   int64_t row = 0;
-  for (const Run& run : runs) {
+  for (const PositionRange& run : runs) {
     const int64_t begin = row;
     row += run.count;
     launch(c.s, EmbeddingForward{.y = x.rows(begin, row),
                                  .tokens = tokens.flat(begin, row),
                                  .wte = w[0][table_],
-                                 .wpe = table.empty() ? table : table.rows(run.position, run.position + run.count),
+                                 .wpe = table.empty() ? table : table.rows(run.first, run.first + run.count),
                                  .T = run.count,
                                  .part = c.pass.vocabulary});
   }

@@ -26,10 +26,10 @@ class Embedding {
   void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, Tensor x) const;
 
   // The same of runs of tokens that stand anywhere: so many from that position on, one run after the other.
-  struct Run {
-    int64_t position, count;
+  struct PositionRange {
+    int64_t first, count;
   };
-  void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
+  void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const PositionRange> runs,
                Tensor x) const;
 
   // dw accumulates, where it is not frozen; dx (R, C) is used up.

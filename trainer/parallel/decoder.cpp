@@ -64,18 +64,18 @@ Decoder::Decoder(const Plan& plan, Runtime& runtime, std::unique_ptr<Sharding> o
 }
 
 void Decoder::begin(int64_t place, std::span<const int32_t> tokens) {
-  const std::vector<Embedding::Run> runs{{0, static_cast<int64_t>(tokens.size())}};
+  const std::vector<Embedding::PositionRange> runs{{0, static_cast<int64_t>(tokens.size())}};
   run({.tokens = tokens, .runs = runs, .places = std::span(&place, 1), .fresh = true});
 }
 
 void Decoder::extend(int64_t place, int64_t position, std::span<const int32_t> tokens) {
-  const std::vector<Embedding::Run> runs{{position, static_cast<int64_t>(tokens.size())}};
+  const std::vector<Embedding::PositionRange> runs{{position, static_cast<int64_t>(tokens.size())}};
   run({.tokens = tokens, .runs = runs, .places = std::span(&place, 1)});
 }
 
 void Decoder::go_on(std::span<const Next> next) {
   std::vector<int32_t> tokens;
-  std::vector<Embedding::Run> runs;
+  std::vector<Embedding::PositionRange> runs;
   std::vector<int64_t> places;
   for (const Next& n : next) {
     tokens.push_back(n.token);
@@ -94,7 +94,7 @@ void Decoder::run(const Pass& pass) {
   const auto N = static_cast<int64_t>(pass.tokens.size());
   CHECK(N > 0 && N <= tokens_.numel(), "a pass of {} tokens, but there is room for 1 to {}", N, tokens_.numel());
   longest_ = 1;
-  for (const Embedding::Run& r : pass.runs) longest_ = std::max(longest_, r.position + r.count);
+  for (const Embedding::PositionRange& r : pass.runs) longest_ = std::max(longest_, r.first + r.count);
   CHECK(longest_ <= positions_, "a text of {} tokens, but there is room for {}", longest_, positions_);
   runtime_.stream.upload("load_tokens", {tokens_.flat(0, N), first_rows(rows_, N)}, [&](std::span<const Tensor> host) {
     std::copy(pass.tokens.begin(), pass.tokens.end(), host[0].data<int32_t>());
@@ -102,7 +102,7 @@ void Decoder::run(const Pass& pass) {
     for (size_t r = 0; r < pass.runs.size(); r++)
       for (int64_t i = 0; i < pass.runs[r].count; i++) {
         *row++ = static_cast<int32_t>(pass.places[r]);
-        *row++ = static_cast<int32_t>(pass.runs[r].position + i);
+        *row++ = static_cast<int32_t>(pass.runs[r].first + i);
       }
   });
   PassShape shape = plan_.pass;

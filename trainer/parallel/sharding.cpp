@@ -30,9 +30,9 @@ Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool 
   for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan, training, runtime.memory);
   Arena& arena = runtime.memory[MemoryClass::communication];
   if (training && plan.sums_tied()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tied].shard.size()});
-  for (const Needs::Slot& slot : needs.weights)
+  for (const Needs::SlotNeed& slot : needs.weights)
     weight_slots_.push_back({.memory = arena.tensor(plan.compute, {slot.numel})});
-  for (const Needs::Slot& slot : needs.gradients) {
+  for (const Needs::SlotNeed& slot : needs.gradients) {
     gradient_slots_.push_back({.memory = arena.tensor(DType::f32, {slot.numel})});
     if (slot.partial) gradient_slots_.back().partial = arena.tensor(DType::f32, {slot.numel / plan.mesh.shard});
   }

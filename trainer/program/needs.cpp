@@ -14,7 +14,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
   int64_t largest = 0;
   for (const UnitPlan& unit : plan.units)
     if (!unit.keep_gathered) largest = std::max(largest, unit.numel);
-  const auto slot = [&](std::vector<Needs::Slot>& slots, const Instruction& i) {
+  const auto slot = [&](std::vector<Needs::SlotNeed>& slots, const Instruction& i) {
     const auto at = static_cast<size_t>(i.slot);
     if (at >= slots.size()) slots.resize(at + 1);
     const UnitPlan& unit = plan.unit(static_cast<size_t>(i.unit));

@@ -121,13 +121,13 @@ Program logits_program(const Plan& plan);
 
 // The memory that a program uses; for several programs, the largest of each.
 struct Needs {
-  struct Slot {
+  struct SlotNeed {
     int64_t numel = 0;
     bool partial = false;  // a scattered sum in f32 waits beside the unit's gradient to be added
   };
   int64_t residuals = 0, host = 0, saved = 0, inputs = 0, batches = 0;
   int64_t apart = 0;  // elements in f32 of gradients that are held apart, beside all that is saved
-  std::vector<Slot> weights, gradients;
+  std::vector<SlotNeed> weights, gradients;
   int64_t staging = 0, staging_numel = 0;  // buffers for optimizer state, and the elements of each
   int64_t rounds_at_once = 0;              // slots of exchanges
 };

@@ -12,7 +12,7 @@ namespace {
 using Op = Instruction::Op;
 
 // A part of a unit, elements of its shard.
-struct Part {
+struct UnitPart {
   size_t unit;
   Interval part;
 };
@@ -77,8 +77,8 @@ class UpdateLister {
     return here.size() > 0 ? Interval{here.begin - unit.shard.begin, here.end - unit.shard.begin} : Interval{};
   }
   // A unit that is larger than a layer, such as the token table, passes in several parts.
-  std::vector<Part> parts_on_host(const Pass& pass, const std::vector<size_t>& units) const {
-    std::vector<Part> parts;
+  std::vector<UnitPart> parts_on_host(const Pass& pass, const std::vector<size_t>& units) const {
+    std::vector<UnitPart> parts;
     for (const size_t u : units)
       if (const Interval all = of_pass(pass, u); plan_.units[u].optimizer_on_host)
         for (int64_t at = all.begin; at < all.end; at += largest_part_)
@@ -88,7 +88,7 @@ class UpdateLister {
 
   // Goes over the units in their order, while the next part on the host is copied.
   void pass(const Pass& pass, const std::vector<size_t>& units) {
-    const std::vector<Part> parts = parts_on_host(pass, units);
+    const std::vector<UnitPart> parts = parts_on_host(pass, units);
     const size_t buffers = std::min<size_t>(2, parts.size());
     const auto of_part = [&](Op op, size_t p) {
       list_.push_back(

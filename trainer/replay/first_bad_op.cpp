@@ -13,7 +13,7 @@ namespace {
 
 using Op = Instruction::Op;
 
-struct Part {
+struct PassPart {
   int64_t number;  // ascending in the order of the pass
   std::string name;
   bool with_weights = false;  // the next number is that of the gradients of matrices
@@ -25,7 +25,7 @@ bool is_gradient_of_matrix(std::string_view op) {
   return op == "linear_backward_weight" || op == "linear_backward_bias" || op == "collect_adapter";
 }
 
-Part part_of_pass(const Instruction& i, int64_t layers) {
+PassPart part_of_pass(const Instruction& i, int64_t layers) {
   const auto layer = [&](const char* pass) { return fmt::format("{} of block {}", pass, i.layer); };
   switch (i.op) {
     case Op::forward: return {2 + i.layer, layer("the forward pass")};
@@ -55,7 +55,7 @@ void FirstBadOp::follow(const Instruction* i) {
   }
   microbatch_ = i->microbatch;
   if (microbatch_ >= 0) {
-    const Part part = part_of_pass(*i, plan_.model.layers);
+    const PassPart part = part_of_pass(*i, plan_.model.layers);
     sequence_ = plan_.batch.sequences(microbatch_).begin;
     part_ = part.number;
     with_weights_ = part.with_weights;

@@ -16,7 +16,7 @@ struct Abscissae {
   std::vector<double> step, tokens, hours;  // hours of training, without the time between starts
 };
 
-struct Source {
+struct DataSource {
   std::string name, content;  // content: size and hash, in words
   int64_t samples = 0;        // an epoch
 };
@@ -41,7 +41,7 @@ struct History {
   std::string layout, device, compute, host;
   int64_t ranks = 0, parameters = 0, planned_steps = 0;
   std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: its hash
-  std::vector<Source> data;
+  std::vector<DataSource> data;
   // Checkpoints from which a start took over another run, or its own with another decay of the learning rate.
   struct Origin {
     std::string checkpoint, decay;  // decay: what is other about it

@@ -64,7 +64,7 @@ Json said_of_run(const History& run) {
   Json origins = Json::array(), sources = Json::array();
   for (const History::Origin& o : run.origins)
     origins.push_back({{"checkpoint", o.checkpoint}, {"step", o.step}, {"decay", o.decay}});
-  for (const Source& s : run.data)
+  for (const DataSource& s : run.data)
     sources.push_back({{"name", s.name}, {"content", s.content}, {"samples", s.samples}});
   const auto validation = run.settings.find("data.validation");
   return {{"summary", summary_of(run)},

@@ -49,7 +49,7 @@ nlohmann::ordered_json summary_of(const History& run) {
   const auto number = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
   const double held_out = lowest(run.held_out_loss);
   int64_t epoch = 0;
-  for (const Source& source : run.data) epoch += source.samples;
+  for (const DataSource& source : run.data) epoch += source.samples;
   return {{"bits", number(lowest(run.bits_per_byte))},
           {"heldOut", number(held_out)},
           {"perplexity", number(std::exp(held_out))},

@@ -98,8 +98,8 @@ Uninterrupted::Uninterrupted() {
 }
 Uninterrupted::~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-SignalWatch::SignalWatch(Rules rules)
-    : rules_(std::move(rules)),
+SignalWatch::SignalWatch(Limits limits)
+    : limits_(std::move(limits)),
       has_launcher_(!launch_of_this_process().launcher.empty()),
       agreed_end_(std::numeric_limits<double>::infinity()) {
   received.at = 0;
@@ -131,7 +131,7 @@ void SignalWatch::hold() { holds_ = true; }
 std::optional<SignalWatch::Asked> SignalWatch::asked() const {
   const int signal = received.signal;
   if (signal == 0) return {};
-  Bound bound{rules_.seconds, rules_.bound};
+  Bound bound{limits_.seconds, limits_.bound};
   if (signal == SIGTERM && has_launcher_ && received.sender == first_parent &&
       launch_of_this_process().launcher == "mpirun")
     if (Bound theirs = bound_of_mpirun(); theirs.seconds < bound.seconds) bound = std::move(theirs);
@@ -156,7 +156,7 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
   if (!holds_) return {{status, name}};
   if (received.again != 0) return {{status_of(received.again), name + ", and then " + signal_name(received.again)}};
   if (!std::exchange(judged_, true))
-    if (const double needed = rules_.needed(); needed > asked->seconds_left)
+    if (const double needed = limits_.needed(); needed > asked->seconds_left)
       return {{status, fmt::format("{}; the step in flight and a checkpoint take {:.2g} s or more, and {:.2g} s are "
                                    "left by {}",
                                    name, needed, asked->seconds_left, asked->bound)}};
@@ -174,7 +174,7 @@ void SignalWatch::watch() {
     const timespec until{.tv_sec = look / 1'000'000'000, .tv_nsec = look % 1'000'000'000};
     ::sem_clockwait(&received.news, CLOCK_MONOTONIC, &until);  // also early, by a signal
     if (stops_) return;
-    if (const auto end = verdict()) return rules_.end(end->first, end->second);
+    if (const auto end = verdict()) return limits_.end(end->first, end->second);
   }
 }
 

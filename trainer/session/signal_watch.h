@@ -46,7 +46,7 @@ class SignalWatch {
     double seconds_left = 0;
     std::string bound;  // what sets the time, in words
   };
-  struct Rules {
+  struct Limits {
     double seconds = 0;  // from a signal to the end, at most
     std::string bound;   // who says so, in words
     // Asked on the thread, once, when the first signal comes: seconds from then on that it takes at least to end well.
@@ -57,7 +57,7 @@ class SignalWatch {
 
   // From here on a signal ends the process at once, by `end`, and so does a launcher that is gone. Where no launcher
   // started this process there is none to miss. SIGHUP stays ignored where it was, as nohup has it.
-  explicit SignalWatch(Rules rules);
+  explicit SignalWatch(Limits limits);
   // Signals have their own action again; where one has come, or was agreed upon, they are ignored, for the process is
   // ending. A launcher may send the same one more than once, and another to the ranks that are left when one has ended.
   ~SignalWatch();
@@ -83,12 +83,12 @@ class SignalWatch {
   std::optional<std::pair<int, std::string>> verdict();
 
   const Uninterrupted constructing_thread_;
-  const Rules rules_;
+  const Limits limits_;
   const bool has_launcher_;
   std::atomic<bool> holds_ = false, stops_ = false;
   std::atomic<int> agreed_{0};      // the signal
   std::atomic<double> agreed_end_;  // seconds of the steady clock
-  bool judged_ = false;             // by rules_.needed
+  bool judged_ = false;             // by limits_.needed
   std::thread thread_;              // the last member: it uses the others
 };
 

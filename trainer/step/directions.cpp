@@ -72,7 +72,7 @@ Directions::Exchanges Directions::exchanges_of(const Round& round) const {
   return e;
 }
 
-Directions::Memory::Memory(Arena& arena, const Directions& of)
+Directions::Workspace::Workspace(Arena& arena, const Directions& of)
     : scope(arena),
       orthogonalizer(arena, of.plan_.direction,
                      most(of.rounds_, [&](const Matrix& m) { return of.owns(m) ? m.rows * m.columns : 0; }),

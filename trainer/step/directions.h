@@ -53,8 +53,8 @@ class Directions {
     Pending under_way;
   };
   // The memory of a step.
-  struct Memory {
-    Memory(Arena& arena, const Directions& of);
+  struct Workspace {
+    Workspace(Arena& arena, const Directions& of);
     Arena::Scope scope;
     std::vector<Slot> slots;
     Tensor parts, gathered;
@@ -82,7 +82,7 @@ class Directions {
   const int shard_, tensor_;
   const std::vector<Round> rounds_;
   std::vector<Exchanges> exchanges_;  // by round
-  std::optional<Memory> memory_;      // while rounds are under way
+  std::optional<Workspace> memory_;   // while rounds are under way
   Observer observer_;
 };
 

@@ -24,8 +24,8 @@ Optimizer::Optimizer(const Config& config, const Plan& plan, const std::vector<U
   const Unit* on_host = nullptr;
   for (const Unit& unit : units)
     if (unit.plan().optimizer_on_host && !unit.plan().frozen) on_host = &unit;
-  for (const UpdateRule::State& kind : rule_->states()) {
-    State state{.path = kind.path, .of_matrices = kind.of_matrices};
+  for (const UpdateRule::StateKind& kind : rule_->states()) {
+    StateTensors state{.path = kind.path, .of_matrices = kind.of_matrices};
     for (const Unit& unit : units) {
       state.elements.push_back(elements_with(kind, unit.plan()));
       state.by_unit.push_back(
@@ -44,7 +44,7 @@ Optimizer::Optimizer(const Config& config, const Plan& plan, const std::vector<U
 }
 
 void Optimizer::initialize(Stream& s) {
-  for (const State& state : state_)
+  for (const StateTensors& state : state_)
     for (size_t i = 0; i < units_.size(); i++) {
       const Tensor& values = state.by_unit[i];
       if (values.numel() == 0) continue;
@@ -85,7 +85,7 @@ void Optimizer::obey(Stream& s, const Instruction& i) {
   }
 }
 
-Tensor Optimizer::Part::Held::at(Interval here) const {
+Tensor Optimizer::UpdatedPart::Held::at(Interval here) const {
   return tensor.empty() ? tensor : tensor.flat(here.begin - elements.begin, here.end - elements.begin);
 }
 
@@ -95,19 +95,19 @@ Interval Optimizer::held(size_t k, const Instruction& i) const {
   return intersect(state_[k].elements[u], {first + i.part.begin, first + i.part.end});
 }
 
-Optimizer::Part Optimizer::part_of(const Instruction& i) const {
+Optimizer::UpdatedPart Optimizer::part_of(const Instruction& i) const {
   const auto u = static_cast<size_t>(i.unit);
   const Unit& unit = units_[u];
   const Interval shard = unit.plan().shard, here{shard.begin + i.part.begin, shard.begin + i.part.end};
-  Part part{.unit = unit,
-            .elements = here,
-            .master = {unit.master(), shard},
-            .working = {},
-            .gradient = {unit.gradient(), shard},
-            .state = {}};
+  UpdatedPart part{.unit = unit,
+                   .elements = here,
+                   .master = {unit.master(), shard},
+                   .working = {},
+                   .gradient = {unit.gradient(), shard},
+                   .state = {}};
   if (unit.has_own_working() && !unit.working_on_host()) part.working = {unit.working(), shard};
   if (i.slot == Instruction::none) {
-    for (const State& state : state_) part.state.push_back({state.by_unit[u], state.elements[u]});
+    for (const StateTensors& state : state_) part.state.push_back({state.by_unit[u], state.elements[u]});
     return part;
   }
   const Staging& buffer = staging_[static_cast<size_t>(i.slot)];
@@ -116,7 +116,7 @@ Optimizer::Part Optimizer::part_of(const Instruction& i) const {
   return part;
 }
 
-UpdateRule::Elements Optimizer::elements(const Part& part, Interval here, bool decay) const {
+UpdateRule::Elements Optimizer::elements(const UpdatedPart& part, Interval here, bool decay) const {
   UpdateRule::Elements e{.master = part.master.at(here),
                          .state = {},
                          .working = part.working.at(here),
@@ -136,7 +136,7 @@ void Optimizer::by_draws(const Unit& unit, const PlacedParam& param, Interval wi
   }
 }
 
-void Optimizer::momentum(Stream& s, const Part& part) const {
+void Optimizer::momentum(Stream& s, const UpdatedPart& part) const {
   const UnitPlan& plan = part.unit.plan();
   const auto update_range = [&](Interval here, const Rounding& rounding) {
     for (size_t k = 0; k < state_.size(); k++)
@@ -148,7 +148,7 @@ void Optimizer::momentum(Stream& s, const Part& part) const {
   for (const PlacedParam& param : plan.params) by_draws(part.unit, param, within, update_range);
 }
 
-void Optimizer::update_matrices(Stream& s, const Part& part) const {
+void Optimizer::update_matrices(Stream& s, const UpdatedPart& part) const {
   const UnitPlan& plan = part.unit.plan();
   for (const Matrix& matrix : matrices_of(plan_, static_cast<size_t>(&part.unit - units_.data()))) {
     const PlacedParam& param = plan.params[matrix.param];
@@ -165,7 +165,7 @@ void Optimizer::update_matrices(Stream& s, const Part& part) const {
   }
 }
 
-void Optimizer::update(Stream& s, const Part& part) const {
+void Optimizer::update(Stream& s, const UpdatedPart& part) const {
   const UnitPlan& plan = part.unit.plan();
   if (plan.matrices.size() > 0) update_matrices(s, part);
   const Interval others = intersect(part.elements, {plan.matrices.end, plan.numel});
@@ -196,7 +196,8 @@ void Optimizer::fetch(Stream& s, const Instruction& i) {
   if (!momentum) from_host(buffer.master.flat(0, i.part.size()), units_[u].master().flat(i.part.begin, i.part.end));
   for (size_t k = 0; k < state_.size(); k++)
     if (const Interval here = held(k, i); state_[k].of_matrices == momentum && here.size() > 0)
-      from_host(buffer.state[k].flat(0, here.size()), Part::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here));
+      from_host(buffer.state[k].flat(0, here.size()),
+                UpdatedPart::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here));
 }
 
 // The working copy is rounded from what the master is now, whether or not it was updated.
@@ -212,41 +213,42 @@ void Optimizer::put(Stream& s, const Instruction& i) {
   if (!momentum) to_host(part(units_[u].master()), front(buffer.master));
   for (size_t k = 0; k < state_.size(); k++)
     if (const Interval here = held(k, i); state_[k].of_matrices == momentum && here.size() > 0)
-      to_host(Part::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here), buffer.state[k].flat(0, here.size()));
+      to_host(UpdatedPart::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here),
+              buffer.state[k].flat(0, here.size()));
   if (!working.empty()) to_host(part(units_[u].working()), working);
 }
 
-Optimizer::History Optimizer::history(Stream& s) const {
+Optimizer::UpdateCounts Optimizer::update_counts(Stream& s) const {
   UpdateState state{};
   s.download("read_decision", decision_, [&](Tensor host) { std::memcpy(&state, host.raw(), sizeof state); });
   s.synchronize();
-  History history{.updates = static_cast<int64_t>(state.updates),
-                  .skipped = static_cast<int64_t>(state.skipped),
-                  .loss_scale = state.next_loss_scale,
-                  .overflows = static_cast<int64_t>(state.overflows),
-                  .good_steps = static_cast<int64_t>(state.good_steps)};
+  UpdateCounts counts{.updates = static_cast<int64_t>(state.updates),
+                      .skipped = static_cast<int64_t>(state.skipped),
+                      .loss_scale = state.next_loss_scale,
+                      .overflows = static_cast<int64_t>(state.overflows),
+                      .good_steps = static_cast<int64_t>(state.good_steps)};
   const auto end = static_cast<int64_t>(state.num_norms);
   for (int64_t i = std::max<int64_t>(0, end - UpdateState::window); i < end; i++)
-    history.norms.push_back(state.norms[i % UpdateState::window]);
-  return history;
+    counts.norms.push_back(state.norms[i % UpdateState::window]);
+  return counts;
 }
 
-void Optimizer::restore(Stream& s, const History& history) {
+void Optimizer::restore(Stream& s, const UpdateCounts& counts) {
   UpdateState state{};
-  state.updates = static_cast<double>(history.updates);
+  state.updates = static_cast<double>(counts.updates);
   // One more at least is made or skipped, however many this run allows.
-  state.skipped = static_cast<double>(std::min(history.skipped, most_skipped_ - 1));
-  state.num_norms = static_cast<double>(history.norms.size());
-  if (const LossScaling& scaling = loss_scaling_; scaling.dynamic && history.loss_scale > 0) {
-    state.next_loss_scale = std::max(history.loss_scale, scaling.minimum);
-    state.overflows = static_cast<double>(history.overflows);
-    state.good_steps = static_cast<double>(history.good_steps);
+  state.skipped = static_cast<double>(std::min(counts.skipped, most_skipped_ - 1));
+  state.num_norms = static_cast<double>(counts.norms.size());
+  if (const LossScaling& scaling = loss_scaling_; scaling.dynamic && counts.loss_scale > 0) {
+    state.next_loss_scale = std::max(counts.loss_scale, scaling.minimum);
+    state.overflows = static_cast<double>(counts.overflows);
+    state.good_steps = static_cast<double>(counts.good_steps);
   } else {
     state.next_loss_scale = scaling.initial;
   }
-  CHECK(history.norms.size() <= std::size(state.norms), "{} norms are restored, of {} at most", history.norms.size(),
+  CHECK(counts.norms.size() <= std::size(state.norms), "{} norms are restored, of {} at most", counts.norms.size(),
         std::size(state.norms));
-  std::copy(history.norms.begin(), history.norms.end(), state.norms);
+  std::copy(counts.norms.begin(), counts.norms.end(), state.norms);
   s.upload("restore_decision", {decision_},
            [&](std::span<const Tensor> host) { std::memcpy(host[0].raw(), &state, sizeof state); });
 }

@@ -35,7 +35,7 @@ class Optimizer {
   Tensor loss_scale() const;
 
   // Later decisions depend on this.
-  struct History {
+  struct UpdateCounts {
     int64_t updates = 0;          // made
     int64_t skipped = 0;          // steps in a row
     std::vector<double> norms{};  // of the last updates, the oldest first; UpdateState::window at most
@@ -45,18 +45,18 @@ class Optimizer {
     int64_t good_steps = 0;  // updates since it changed or an overflow
   };
   // Waits for the work launched so far.
-  History history(Stream& s) const;
-  void restore(Stream& s, const History& history);
+  UpdateCounts update_counts(Stream& s) const;
+  void restore(Stream& s, const UpdateCounts& counts);
 
   // State tensors by path, one f32 or bf16 for each unit, of those elements of its shard that have such state: none
   // where it is frozen.
-  struct State {
+  struct StateTensors {
     std::string path;  // "moments/first"
     bool of_matrices = false;
     std::vector<Interval> elements{};  // of the unit
     std::vector<Tensor> by_unit{};
   };
-  const std::vector<State>& state() const { return state_; }
+  const std::vector<StateTensors>& state() const { return state_; }
 
  private:
   // Master weights and state of a part of a unit that are on the device for its update, each at the front.
@@ -67,7 +67,7 @@ class Optimizer {
     std::vector<Pending> copies{};
   };
   // A part of a unit where it is updated. `elements` are of the unit, and each tensor has its own of them.
-  struct Part {
+  struct UpdatedPart {
     struct Held {
       Tensor tensor;
       Interval elements{};
@@ -78,17 +78,17 @@ class Optimizer {
     Held master, working, gradient;
     std::vector<Held> state;
   };
-  Part part_of(const Instruction& i) const;
+  UpdatedPart part_of(const Instruction& i) const;
   Interval held(size_t state, const Instruction& i) const;  // of the part, elements of the unit
   void fetch(Stream& s, const Instruction& i);
   void put(Stream& s, const Instruction& i);
-  void momentum(Stream& s, const Part& part) const;
-  void update(Stream& s, const Part& part) const;
-  void update_matrices(Stream& s, const Part& part) const;
+  void momentum(Stream& s, const UpdatedPart& part) const;
+  void update(Stream& s, const UpdatedPart& part) const;
+  void update_matrices(Stream& s, const UpdatedPart& part) const;
   // Calls update(elements, rounding) for runs of one parameter that together are `within` it.
   template <class Update>
   void by_draws(const Unit& unit, const PlacedParam& param, Interval within, Update update) const;
-  UpdateRule::Elements elements(const Part& part, Interval here, bool decay) const;
+  UpdateRule::Elements elements(const UpdatedPart& part, Interval here, bool decay) const;
 
   const Plan& plan_;
   const std::vector<Unit>& units_;
@@ -98,7 +98,7 @@ class Optimizer {
   uint64_t seed_;
   LossScaling loss_scaling_;
   int64_t most_skipped_;
-  std::vector<State> state_;  // as the rule names them
+  std::vector<StateTensors> state_;  // as the rule names them
   Tensor decision_;
   std::vector<Staging> staging_;
   // These are of the step that was decided last.

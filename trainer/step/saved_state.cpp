@@ -33,7 +33,8 @@ std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>
           all.push_back({path, u, here, place, values.flat(here.begin - held.begin, here.end - held.begin)});
       };
       add("", units[u].master(), unit.shard);
-      for (const Optimizer::State& state : optimizer.state()) add(state.path, state.by_unit[u], state.elements[u]);
+      for (const Optimizer::StateTensors& state : optimizer.state())
+        add(state.path, state.by_unit[u], state.elements[u]);
     }
   }
   return all;

@@ -24,7 +24,7 @@ class AdamWRule : public UpdateRule {
  public:
   explicit AdamWRule(const Config& config) : config_(config.optimizer), rules_(update_rules(config)) {}
 
-  std::vector<State> states() const override { return {{"moments/first"}, {"moments/second"}}; }
+  std::vector<StateKind> states() const override { return {{"moments/first"}, {"moments/second"}}; }
 
   void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const override {
     UpdateRules rules = rules_;
@@ -61,8 +61,8 @@ class MuonRule : public AdamWRule {
  public:
   explicit MuonRule(const Config& config) : AdamWRule(config), decay_(config.optimizer.weight_decay) {}
 
-  std::vector<State> states() const override {
-    std::vector<State> all = AdamWRule::states();
+  std::vector<StateKind> states() const override {
+    std::vector<StateKind> all = AdamWRule::states();
     all.push_back({momentum_path, true});
     return all;
   }
@@ -98,7 +98,7 @@ UpdateRules update_rules(const Config& config) {
           .loss_scaling = loss_scaling(config.precision)};
 }
 
-Interval elements_with(const UpdateRule::State& state, const UnitPlan& unit) {
+Interval elements_with(const UpdateRule::StateKind& state, const UnitPlan& unit) {
   if (unit.frozen) return {};
   const Interval matrices = unit.matrices.size() > 0 ? unit.matrices : Interval{};  // they come first
   return intersect(unit.shard, state.of_matrices ? matrices : Interval{matrices.end, unit.numel});

@@ -23,11 +23,11 @@ class UpdateRule {
 
   // Its state in checkpoints: each path has a tensor for each parameter that its elements belong to, like the master
   // weights and 0 before the first update.
-  struct State {
+  struct StateKind {
     const char* path;
     bool of_matrices = false;  // of the elements of UnitPlan::matrices; else of all others
   };
-  virtual std::vector<State> states() const = 0;
+  virtual std::vector<StateKind> states() const = 0;
 
   // decision (UpdateState::numel) f64 written, from the sums of all ranks, as DecideUpdate has it. `counts`: some
   // token of the step counts.
@@ -53,7 +53,7 @@ class UpdateRule {
 };
 
 // Returns the elements of the unit's shard that have the state; none of what is frozen.
-Interval elements_with(const UpdateRule::State& state, const UnitPlan& unit);
+Interval elements_with(const UpdateRule::StateKind& state, const UnitPlan& unit);
 
 // Makes the rule that the config names.
 std::unique_ptr<UpdateRule> make_update_rule(const Config& config);

@@ -10,7 +10,7 @@ namespace {
 // many seconds at the latest.
 constexpr double retry_share = 0.1, longest_wait = 10;
 
-void push(Actions& todo, Act act) { todo.push_back({.act = act}); }
+void push(Tasks& todo, Act act) { todo.push_back({.act = act}); }
 
 bool is_last(const Rules& r, const State& s) { return s.progress.step == r.steps; }
 bool ends_here(const Rules& r, const State& s) { return s.stop || is_last(r, s); }
@@ -41,7 +41,7 @@ bool saves(const Rules& r, const State& s) {
 struct See {
   const Rules& r;
   State& s;
-  Actions& todo;
+  Tasks& todo;
 
   void operator()(const StepLaunched&) const {
     s.progress.step++;
@@ -111,19 +111,19 @@ struct See {
 };
 
 // Checkpoints from before the last update are kept until a step updates again.
-void save(const Rules& r, State& s, Actions& todo) {
+void save(const Rules& r, State& s, Tasks& todo) {
   const bool asynchronous = r.asynchronous_saves && !ends_here(r, s);
   todo.push_back({.act = asynchronous ? Act::begin_save : Act::save, .prune = s.progress.skipped_in_a_row == 0});
   s.save_waited_for = !asynchronous;
 }
 
-void train(const Rules& r, const State& s, Actions& todo) {
+void train(const Rules& r, const State& s, Tasks& todo) {
   push(todo, Act::train);
   if (s.in_flight + 1 > r.steps_ahead) push(todo, Act::report);
 }
 
 // A step that was launched since is skipped as well (DecideUpdate), so the weights are those of the last update.
-void give_up(State& s, Actions& todo) {
+void give_up(State& s, Tasks& todo) {
   if (!s.drained) push(todo, Act::drain);
   s.drained = true;
   if (s.save_in_flight) return push(todo, Act::finish_save);
@@ -137,7 +137,7 @@ void give_up(State& s, Actions& todo) {
 }
 
 // A checkpoint stands for a step that is reported completely, with its evaluation and its texts.
-void evaluate_and_save(const Rules& r, State& s, Actions& todo) {
+void evaluate_and_save(const Rules& r, State& s, Tasks& todo) {
   if (s.in_flight > 0) return push(todo, Act::report);
   if (s.stop && !is_last(r, s) && !s.preemption_checked) {
     s.preemption_checked = true;
@@ -167,7 +167,7 @@ Act how_it_ends(const Rules& r, const State& s) {
   return s.nothing_to_do ? Act::end_nothing_to_do : Act::end_done;
 }
 
-void decide(const Rules& r, State& s, Actions& todo) {
+void decide(const Rules& r, State& s, Tasks& todo) {
   if (s.failed) return push(todo, s.save_in_flight ? Act::finish_save : Act::rethrow);
   if (s.gives_up) return give_up(s, todo);
   if (s.retry_save) {
@@ -199,8 +199,8 @@ State start(const Rules& rules, const Progress& progress, int64_t newest_checkpo
           .save_tried_at = progress.step};
 }
 
-Actions next(const Rules& rules, State& state, const Events& events) {
-  Actions todo;
+Tasks next(const Rules& rules, State& state, const Events& events) {
+  Tasks todo;
   for (const Event& event : events) std::visit(See{rules, state, todo}, event);
   if (todo.empty() || !fails(todo.back().act)) decide(rules, state, todo);
   return todo;

@@ -1,6 +1,6 @@
 // The policy of a run decides, as a pure function, when it trains, evaluates, saves, prunes, ends and gives up. run.cpp
-// executes the actions and returns their events, by which the policy decides next. Every rank gets the same events and
-// takes the same actions; asks_to_stop() and asks_to_save() alone use facts of one rank, and their answers reach all
+// executes the tasks and returns their events, by which the policy decides next. Every rank gets the same events and
+// takes the same tasks; asks_to_stop() and asks_to_save() alone use facts of one rank, and their answers reach all
 // ranks with the next step's sums.
 #pragma once
 
@@ -55,7 +55,7 @@ enum class Act {
   warn_last_update_unsaved,
   keep_final_bad_step,
   close_reports,  // log the last step and the breakdown of the time
-  // The last action of a run is one of these, or rethrow.
+  // The last task of a run is one of these, or rethrow.
   end_done,
   end_out_of_time,     // train.minutes
   end_nothing_to_do,   // all steps were made before this start
@@ -69,13 +69,13 @@ enum class Act {
   rethrow,  // throw the first error again
 };
 
-struct Action {
+struct Task {
   Act act{};
   bool prune = true;   // saves: delete old checkpoints
   double seconds = 0;  // wait_to_retry
-  bool operator==(const Action&) const = default;
+  bool operator==(const Task&) const = default;
 };
-using Actions = std::vector<Action>;
+using Tasks = std::vector<Task>;
 
 constexpr bool ends_well(Act act) { return act >= Act::end_done && act <= Act::end_preempted_lost; }
 constexpr bool fails(Act act) { return act >= Act::fail_bad_steps && act <= Act::fail_validation_not_finite; }
@@ -109,7 +109,7 @@ struct SaveFailed {
   double minutes = 0;     // since the last checkpoint or the start, by the first rank's clock
   bool hopeless = false;  // waiting makes no save succeed: a limit of this process is in the way
 };
-struct Failed {};  // an action threw, and the actions after it were not done
+struct Failed {};  // a task threw, and the tasks after it were not done
 using Event =
     std::variant<StepLaunched, StepEnded, PreemptionChecked, Evaluated, SaveBegun, SaveEnded, SaveFailed, Failed>;
 using Events = std::vector<Event>;
@@ -143,9 +143,9 @@ struct State {
 
 State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint);
 
-// Returns the next actions, in order, up to the first whose outcome matters. `events` are those of the actions before;
+// Returns the next tasks, in order, up to the first whose outcome matters. `events` are those of the tasks before;
 // at the first call there are none.
-Actions next(const Rules& rules, State& state, const Events& events);
+Tasks next(const Rules& rules, State& state, const Events& events);
 
 // One rank knows these facts when it launches a step. Only the first rank's clock counts.
 struct LocalFacts {

@@ -62,10 +62,10 @@ double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try 
 Preemption::Preemption(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
   left_by_mpirun_ = seconds_left_by_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   watch_.emplace(
-      SignalWatch::Rules{.seconds = config_.on_signal_seconds,
-                         .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
-                         .needed = [this] { return seconds_needed(); },
-                         .end = [this](int status, const std::string& why) { end_now(status, why); }});
+      SignalWatch::Limits{.seconds = config_.on_signal_seconds,
+                          .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
+                          .needed = [this] { return seconds_needed(); },
+                          .end = [this](int status, const std::string& why) { end_now(status, why); }});
 }
 
 void Preemption::begin(int64_t completed) {

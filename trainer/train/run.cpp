@@ -21,23 +21,23 @@ int Run::train() {
   policy::Events events;
   std::exception_ptr failure;
   for (;;) {
-    const policy::Actions actions = policy::next(rules_, state_, std::exchange(events, {}));
+    const policy::Tasks tasks = policy::next(rules_, state_, std::exchange(events, {}));
     try {
-      for (const policy::Action& action : actions)
-        for (const policy::Event& event : obey(action)) events.push_back(event);
+      for (const policy::Task& task : tasks)
+        for (const policy::Event& event : obey(task)) events.push_back(event);
     } catch (const JobError& e) {  // on all ranks
       if (failure) log_warning("{}", e.what());
       if (!failure) failure = std::current_exception();
       events = {policy::Failed{}};
       continue;
     }
-    const Act last = actions.back().act;
+    const Act last = tasks.back().act;
     if (last == Act::rethrow) std::rethrow_exception(failure);
     if (policy::ends_well(last)) return end(last);
   }
 }
 
-policy::Events Run::obey(const policy::Action& action) {
+policy::Events Run::obey(const policy::Task& task) {
   policy::Events events;
   const auto add = [&](std::optional<policy::Event> event) {
     if (event) events.push_back(*event);
@@ -45,7 +45,7 @@ policy::Events Run::obey(const policy::Action& action) {
   const auto evaluating = [&](const std::function<void()>& work) { between(Account::evaluation, work); };
   const auto saving = [&](const std::function<void()>& work) { between(Account::checkpoint, work); };
   const Progress& progress = state_.progress;
-  switch (action.act) {
+  switch (task.act) {
     case Act::train: add(steps_.launch(progress, [this] { return flags(); })); break;
     case Act::report: add(report()); break;
     case Act::log_overflow: steps_.log_overflow(progress); break;
@@ -57,14 +57,14 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::warn_of_validation: evaluating([&] { warn_of_validation(); }); break;
     case Act::sample: between(Account::sampling, [&] { sample(); }); break;
     case Act::prepare_save: saving([&] { prepare_save(); }); break;
-    case Act::save: saving([&] { add(saves_.save(progress, action.prune)); }); break;
-    case Act::begin_save: saving([&] { add(saves_.begin_save(progress, action.prune)); }); break;
+    case Act::save: saving([&] { add(saves_.save(progress, task.prune)); }); break;
+    case Act::begin_save: saving([&] { add(saves_.begin_save(progress, task.prune)); }); break;
     case Act::advance_save: saving([&] { add(saves_.advance()); }); break;
     case Act::finish_save: saving([&] { add(saves_.finish()); }); break;
     case Act::warn_save_failed: saving([&] { saves_.warn_failed(); }); break;
-    case Act::wait_to_retry: saving([&] { saves_.wait_to_retry(action.seconds); }); break;
+    case Act::wait_to_retry: saving([&] { saves_.wait_to_retry(task.seconds); }); break;
     case Act::drain: steps_.drain(); break;
-    case Act::save_last_update: add(saves_.save(state_.last_update, action.prune)); break;
+    case Act::save_last_update: add(saves_.save(state_.last_update, task.prune)); break;
     case Act::warn_last_update_unsaved: saves_.warn_last_update_unsaved(); break;
     case Act::keep_final_bad_step: steps_.keep_bad_step(progress, state_.newest_checkpoint, true); break;
     case Act::close_reports:

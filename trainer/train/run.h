@@ -58,7 +58,7 @@ class Run {
   RunHeader header() const;
 
   ControlFlags flags() const;
-  policy::Events obey(const policy::Action& action);
+  policy::Events obey(const policy::Task& task);
   policy::Event report();
   policy::Event check_preemption();
   policy::Event evaluate();

@@ -26,7 +26,7 @@ Saves::Saves(const Config& config, const Session& session, Checkpointer& checkpo
 
 policy::Event Saves::save(const Progress& progress, bool prune) {
   tried_ = std::chrono::steady_clock::now();
-  Saved saved;
+  SavedCheckpoint saved;
   try {
     preemption_.save([&] { saved = checkpointer_.save(progress, !prune); });
   } catch (const JobError& e) {
@@ -42,8 +42,8 @@ policy::Event Saves::begin_save(const Progress& progress, bool prune) {
   return policy::SaveBegun{};
 }
 
-std::optional<policy::Event> Saves::asynchronously(std::optional<Saved> (Checkpointer::*part)()) {
-  std::optional<Saved> saved;
+std::optional<policy::Event> Saves::asynchronously(std::optional<SavedCheckpoint> (Checkpointer::*part)()) {
+  std::optional<SavedCheckpoint> saved;
   try {
     saved = (checkpointer_.*part)();
   } catch (const JobError& e) {
@@ -55,7 +55,7 @@ std::optional<policy::Event> Saves::asynchronously(std::optional<Saved> (Checkpo
   return ended(*saved);
 }
 
-policy::Event Saves::ended(const Saved& saved) {
+policy::Event Saves::ended(const SavedCheckpoint& saved) {
   succeeded_ = std::chrono::steady_clock::now();
   last_ = saved;
   log_info("step {}  checkpoint {}", saved.step, saved.path);

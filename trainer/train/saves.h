@@ -40,8 +40,8 @@ class Saves {
   [[noreturn]] void fail_not_finite(const Stability& stability);
 
  private:
-  std::optional<policy::Event> asynchronously(std::optional<Saved> (Checkpointer::*part)());
-  policy::Event ended(const Saved& saved);
+  std::optional<policy::Event> asynchronously(std::optional<SavedCheckpoint> (Checkpointer::*part)());
+  policy::Event ended(const SavedCheckpoint& saved);
   policy::Event failed(const std::string& why);
   std::string since_success() const;
 
@@ -50,7 +50,7 @@ class Saves {
   Checkpointer& checkpointer_;
   Preemption& preemption_;
   std::chrono::steady_clock::time_point tried_, succeeded_;  // last saves; initially the start
-  Saved last_;
+  SavedCheckpoint last_;
   struct Failure {
     std::string why;
     double minutes = 0;  // since a successful save, by the first rank's clock

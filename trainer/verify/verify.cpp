@@ -61,9 +61,9 @@ ComputeType coarser(ComputeType a, ComputeType b) {
 }
 
 // Gathers each tensor of both layouts on the rank that compares it.
-class Comparison {
+class LayoutComparison {
  public:
-  Comparison(const Session& session, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
+  LayoutComparison(const Session& session, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
       : session_(session), world_(world), a_(a), b_(b), factor_(factor) {
     for (const ObservedRun* run : {&a, &b}) {
       const PrecisionConfig& precision = run->config().precision;
@@ -344,7 +344,7 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   if (session.rank() == 0) print_header(options, a, b, session.size());
 
   const auto world = host_world(session);
-  Comparison comparison(session, *world, a, b, options.tolerance);
+  LayoutComparison comparison(session, *world, a, b, options.tolerance);
   Report report(session.rank() == 0, options.all);
   const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
   report.step(0, before, comparison.compare(before, 0));
