@@ -8,7 +8,7 @@
 namespace megalith::test {
 namespace {
 
-using State = LaunchGraph::State;
+using Status = LaunchGraph::Status;
 
 class DeviceGraphs : public OnDevice {
  protected:
@@ -63,7 +63,7 @@ TEST_F(DeviceGraphs, GiveTheNumbersOfOpsOneByOne) {
     upload(static_cast<float>(round));
     replay(z_);
     want = 2 * (want + static_cast<float>(round)) + 1;
-    EXPECT_EQ(graph_.state(), round == 0 ? State::noted : State::captured);
+    EXPECT_EQ(graph_.status(), round == 0 ? Status::noted : Status::captured);
     EXPECT_EQ(s_->graphs(), (GraphCounts{round, 5 * round}));
     EXPECT_EQ(launches(), 6 * (round + 1) + round) << "as one by one, and what was read";
     EXPECT_EQ(last_of_y(), want) << round;
@@ -103,14 +103,14 @@ TEST_F(DeviceGraphs, OtherMemoryIsRefused) {
     replay(round % 2 ? other : z_);
     want = 2 * (want + 1) + 1;
     EXPECT_EQ(last_of_y(), want);
-    EXPECT_EQ(graph_.state(), round == 0 ? State::noted : State::refused);
+    EXPECT_EQ(graph_.status(), round == 0 ? Status::noted : Status::refused);
   }
   EXPECT_EQ(s_->graphs(), (GraphCounts{1, 5})) << "the one that was captured ran";
 }
 
 TEST_F(DeviceGraphs, FewOpsAreLaunchedAsEver) {
   for (int round = 0; round < 4; round++) s_->replay(graph_, [&] { launch(*s_, Add{.y = y_, .x = x_}); });
-  EXPECT_EQ(graph_.state(), State::refused);
+  EXPECT_EQ(graph_.status(), Status::refused);
   EXPECT_EQ(s_->graphs(), GraphCounts{});
 }
 
@@ -144,7 +144,7 @@ TEST_F(DeviceGraphs, AnErrorEndsTheCapture) {
   EXPECT_EQ(last_of_y(), 1);
   replay(z_);
   EXPECT_EQ(last_of_y(), 3);
-  EXPECT_EQ(graph_.state(), State::captured);
+  EXPECT_EQ(graph_.status(), Status::captured);
 }
 
 }  // namespace
