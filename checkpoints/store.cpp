@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 constexpr const char* suspect_suffix = ".suspect-";
 
 // Returns the number in PREFIXstep-00000100SUFFIX.
-std::optional<int64_t> step_in(const std::string& name, const std::string& prefix, const std::string& suffix) {
-  const std::string head = prefix + "step-";
-  if (!name.starts_with(head) || !name.ends_with(suffix) || name.size() < head.size() + suffix.size()) return {};
-  const std::string digits = name.substr(head.size(), name.size() - head.size() - suffix.size());
+std::optional<int64_t> step_in(const std::string& name, const std::string& before, const std::string& after) {
+  const std::string head = before + "step-";
+  if (!name.starts_with(head) || !name.ends_with(after) || name.size() < head.size() + after.size()) return {};
+  const std::string digits = name.substr(head.size(), name.size() - head.size() - after.size());
   const bool number = std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!number || digits.size() < 8 || digits.size() > 18) return {};
   return std::stoll(digits);
