@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "checkpoints/manifest.h"
+#include "configs/config.h"
 
 namespace megalith {
 
@@ -41,6 +42,8 @@ struct Pruned {
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string directory) : directory_(std::move(directory)) {}
+  // A run's.
+  explicit CheckpointStore(const CheckpointConfig& config) : CheckpointStore(config.directory) {}
 
   // DIR/step-00000100
   std::string path_of(int64_t step) const;

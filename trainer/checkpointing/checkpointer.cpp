@@ -25,7 +25,7 @@ int64_t Checkpointer::bytes() const {
 
 std::vector<std::string> Checkpointer::prune(const Stability& stability) const try {
   const CheckpointConfig& c = config_.checkpoint;
-  return CheckpointStore(c.directory)
+  return CheckpointStore(c)
       .prune(c.keep, [&](const auto& steps) { return needed_checkpoints(steps, stability, c.settle, c.keep_every); })
       .failures;
 } catch (const Error& e) {
@@ -33,8 +33,8 @@ std::vector<std::string> Checkpointer::prune(const Stability& stability) const t
 }
 
 Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<ShardToWrite> shards) const {
-  const std::string& directory = config_.checkpoint.directory;
-  Saving::Task task{.directory = directory, .step = progress.step, .shards = std::move(shards), .state = {}};
+  const CheckpointStore store(config_.checkpoint);
+  Saving::Task task{.store = store, .step = progress.step, .shards = std::move(shards), .state = {}};
   const Optimizer::UpdateCounts history = trainer_.optimizer().update_counts(trainer_.stream());
   if (session_.rank() != 0) return task;
   task.state = {{"written_by", version()},
@@ -50,11 +50,9 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
                 {"config", to_toml(config_)}};
   task.state["init_from"] = record_.init_from;
   task.state.update(progress.stability.to_json());
-  task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
-                                       CheckpointStore(directory).path_of(progress.step)));
-  if (record_.base)
-    task.state.update(
-        describe_adapter(config_.adapter, *record_.base, CheckpointStore(directory).path_of(progress.step)));
+  task.state.update(
+      describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_), store.path_of(progress.step)));
+  if (record_.base) task.state.update(describe_adapter(config_.adapter, *record_.base, store.path_of(progress.step)));
   if (record_.fingerprint) {
     task.state["course"] = to_json(*record_.fingerprint);
     task.state["orders"] = record_.orders;

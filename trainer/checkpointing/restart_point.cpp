@@ -15,7 +15,7 @@ RestartPoint choose_restart(const CheckpointConfig& config, const Session& sessi
   RestartPoint back;
   together(session, [&] {
     if (session.rank() != 0) return;
-    const std::vector<std::string> all = CheckpointStore(config.directory).usable();  // newest first
+    const std::vector<std::string> all = CheckpointStore(config).usable();  // newest first
     const std::optional<int64_t> step = restart_step(steps_of(all), stability, config.settle, last);
     for (const std::string& path : all) {
       if (step && step_of_folder(path) == step) {

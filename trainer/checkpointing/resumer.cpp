@@ -101,7 +101,7 @@ std::vector<std::string> Resumer::checkpoints_to_try() const {
       paths = {config_.checkpoint.resume};
       return;
     }
-    CheckpointListing listing = CheckpointStore(config_.checkpoint.directory).list();
+    CheckpointListing listing = CheckpointStore(config_.checkpoint).list();
     for (const SkippedCheckpoint& skipped : listing.skipped)
       log_warning("checkpoint {} is not used: {}", skipped.path, skipped.reason);
     paths = std::move(listing.complete);

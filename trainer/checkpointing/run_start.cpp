@@ -70,7 +70,7 @@ void check_start(const Config& config, const RunFingerprint& fingerprint) {
   };
   check_names_base(config);
   const CheckpointConfig& checkpoint = config.checkpoint;
-  const CheckpointListing listing = CheckpointStore(checkpoint.directory).list();
+  const CheckpointListing listing = CheckpointStore(checkpoint).list();
   const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
   CHECK(checkpoint.resume != "never" || newest.empty(),
         "checkpoint.resume = never, but {} holds {}, the newest {}; use another run.output, or resume = auto",
@@ -99,7 +99,7 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
   if (paths.init_from.empty()) return load_config(toml_path, overrides);
   std::string weights = paths.init_from;
   if (!std::filesystem::is_directory(weights)) {
-    const std::vector<std::string> saved = CheckpointStore(paths.directory).usable();
+    const std::vector<std::string> saved = CheckpointStore(paths).usable();
     if (names_a_checkpoint(paths.resume))
       weights = paths.resume;
     else if (!saved.empty())

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <utility>
 
-#include "checkpoints/store.h"
 #include "kernels/system/process_limits.h"
 #include "trainer/job/agreement.h"
 
@@ -20,7 +19,7 @@ void Saving::work() noexcept {
   try {
     if (phase_ == Phase::prepare && first) {
       prune();
-      result_ = CheckpointStore(task_.directory).begin(task_.step);
+      result_ = task_.store.begin(task_.step);
     }
     if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.shards));
     if (phase_ == Phase::publish && first) publish();
@@ -35,7 +34,7 @@ void Saving::publish() {
   Manifest manifest{.step = task_.step, .state = task_.state, .files = {}};
   for (const std::string& text : records_) manifest.files.push_back(file_record_from_text(text));
   saved_.not_finite = what_is_not_finite(manifest);
-  saved_.path = CheckpointStore(task_.directory).publish(folder_, std::move(manifest));
+  saved_.path = task_.store.publish(folder_, std::move(manifest));
   prune();
 }
 
@@ -47,7 +46,7 @@ void Saving::prune() {
 bool Saving::agree() {
   if (const std::string error = merge_messages(session_, error_); !error.empty()) {
     if (phase_ == Phase::write && session_.rank() == 0) try {
-        CheckpointStore(task_.directory).remove(folder_);
+        task_.store.remove(folder_);
       } catch (const Error&) {
       }  // the next save removes it
     throw JobError(__FILE__, __LINE__, error);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store.h"
 #include "checkpoints/writer.h"
 #include "trainer/session/session.h"
 
@@ -29,7 +30,7 @@ struct SavedCheckpoint {
 class Saving {
  public:
   struct Task {
-    std::string directory;
+    CheckpointStore store;
     int64_t step = 0;
     std::vector<ShardToWrite> shards;  // their memory outlives the save
     // On rank 0 only:

@@ -57,8 +57,8 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
 }
 
 // Checks the fingerprints of suspects, which may come from another attempt at the same steps.
-std::string newest_before(const std::string& directory, int64_t step, const RunFingerprint& here) {
-  for (const std::string& path : CheckpointStore(directory).before(step)) try {
+std::string newest_before(const CheckpointStore& store, int64_t step, const RunFingerprint& here) {
+  for (const std::string& path : store.before(step)) try {
       if (step_of_folder(path)) return path;
       const Manifest manifest = CheckpointReader(path).manifest();
       if (differences(run_fingerprint_from(manifest.state.at("course")), here, manifest.step).empty()) return path;
@@ -159,7 +159,7 @@ class Replay {
     together(session_, [&] {
       if (session_.rank() != 0) return;
       fingerprint_ = run_fingerprint(config_, nullptr, *data_, nullptr);
-      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, *fingerprint_);
+      if (path.empty()) path = newest_before(CheckpointStore(config_.checkpoint), options_.step, *fingerprint_);
       if (!path.empty()) {
         const int64_t step = read_manifest(path).step;
         CHECK(step < options_.step, "{} is of step {}, which is not before step {}", path, step, options_.step);

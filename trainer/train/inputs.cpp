@@ -25,7 +25,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& ses
     check_open_files();
     const bool gone = !std::filesystem::is_directory(tokenizer_path(config.data));
     if (gone && std::filesystem::is_directory(run_tokenizer(config)) &&
-        !CheckpointStore(config.checkpoint.directory).usable().empty())
+        !CheckpointStore(config.checkpoint).usable().empty())
       config.data.tokenizer = run_tokenizer(config);
     tokenizer = open_tokenizer(config);
   });

@@ -185,7 +185,7 @@ void Preemption::end_now(int status, const std::string& why) const {
 }
 
 Preemption::Left Preemption::what_is_left() const try {
-  const std::vector<std::string> all = CheckpointStore(config_.directory).usable();
+  const std::vector<std::string> all = CheckpointStore(config_).usable();
   const int64_t newest = all.empty() ? 0 : read_manifest(all.front()).step, steps = trained_ - newest;
   const std::string lost = fmt::format("{} {} lost", counted(steps, "step"), steps == 1 ? "is" : "are");
   if (all.empty()) return {false, fmt::format("there is no checkpoint in {}, and {}", config_.directory, lost)};

@@ -92,7 +92,7 @@ void log_disk(const Config& config, const Session& session, int64_t mine, int64_
     std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(folder, error);
     if (error) return;
-    const DiskNeed need = disk_need(config, bytes, completed, std::ssize(CheckpointStore(folder).usable()),
+    const DiskNeed need = disk_need(config, bytes, completed, std::ssize(CheckpointStore(config.checkpoint).usable()),
                                     static_cast<int64_t>(space.available));
     if (need.fits) return log_info("{}", need.words);
     log_warning("{}: free some space, keep fewer checkpoints or name another checkpoint.directory", need.words);

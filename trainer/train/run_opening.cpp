@@ -99,7 +99,7 @@ policy::State Run::begin_or_resume() {
   } else {
     work_.trainer->initialize();
   }
-  return policy::start(rules_, resumed.value_or(Progress{}), newest_checkpoint(config_.checkpoint.directory, session_));
+  return policy::start(rules_, resumed.value_or(Progress{}), newest_checkpoint(config_.checkpoint, session_));
 }
 
 Run::Load Run::planned_load() const {

@@ -11,11 +11,11 @@
 
 namespace megalith {
 
-int64_t newest_checkpoint(const std::string& directory, const Session& session) {
+int64_t newest_checkpoint(const CheckpointConfig& config, const Session& session) {
   int64_t step = 0;
   together(session, [&] {
     if (session.rank() != 0) return;
-    const std::vector<std::string> all = CheckpointStore(directory).usable();
+    const std::vector<std::string> all = CheckpointStore(config).usable();
     if (!all.empty()) step = CheckpointReader(all.front()).manifest().step;
   });
   return of_all_ranks(session, step).front();

@@ -16,7 +16,7 @@ inline double minutes_since(std::chrono::steady_clock::time_point time) {
 }
 
 // Collective. Returns the step of the newest finite checkpoint in the folder, or 0.
-int64_t newest_checkpoint(const std::string& directory, const Session& session);
+int64_t newest_checkpoint(const CheckpointConfig& config, const Session& session);
 
 class Saves {
  public:

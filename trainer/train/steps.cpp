@@ -97,7 +97,7 @@ void Steps::keep_bad_step(const Progress& progress, int64_t checkpoint_step, boo
        .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
        .progress = progress,
        .ended_the_run = ended_the_run,
-       .checkpoint = checkpoint_step > 0 ? CheckpointStore(config_.checkpoint.directory).path_of(checkpoint_step) : "",
+       .checkpoint = checkpoint_step > 0 ? CheckpointStore(config_.checkpoint).path_of(checkpoint_step) : "",
        .checkpoint_step = checkpoint_step});
 }
 
