@@ -80,7 +80,7 @@ class CheckpointStore {
   std::string directory_;
 };
 
-// Returns why the folder is no complete checkpoint of finite values, or "". Error if it cannot be examined.
+// Returns why the folder is not a complete checkpoint of finite values, or "". Error if it cannot be examined.
 std::string why_of_no_use(const std::string& folder);
 
 // Renames a checkpoint to <folder>.damaged-K or .suspect-K, so that it is neither used nor counted nor blocks a new one

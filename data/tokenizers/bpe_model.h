@@ -49,7 +49,7 @@ class BpeModel {
   const std::vector<BpeVocabulary::Merge>& merges() const { return vocabulary_.merges; }
   // With ignore_merges, the pieces that are tokens which merges do not make.
   const std::unordered_map<std::string, int32_t>& whole_pieces() const { return whole_; }
-  // Returns a byte that has no token; nothing where pieces are no bytes, or each has one.
+  // Where pieces are bytes: returns one without a token, if there is one.
   std::optional<int> byte_without_token() const;
 
   // Returns whether no merge joins the character before `at` with the one there, and each is encoded alone whatever its
@@ -91,7 +91,7 @@ class BpeModel {
   BpeVocabulary vocabulary_;  // merges, and where pieces are bytes, the tokens' and their ids
   MergeTable table_;
   bool has_all_bytes_ = false;
-  std::unique_ptr<RunCut> run_cut_;  // where each byte has a token
+  std::unique_ptr<RunCut> run_cut_;  // null unless each byte has a token
   int32_t unknown_ = -1;
   std::array<int32_t, 256> fallback_;   // ids of <0x00> to <0xFF>; -1: none
   std::vector<int32_t> character_ids_;  // by code point; -1: none

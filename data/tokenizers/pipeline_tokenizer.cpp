@@ -131,7 +131,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<int32_t> ending() const override { return pipeline_->frame.ending; }
 
   std::string decode(std::span<const int32_t> ids, bool with_specials) const override {
-    if (pipeline_->is_gpt2()) return Tokenizer::decode(ids, with_specials);  // bytes that are no UTF-8 stay
+    if (pipeline_->is_gpt2()) return Tokenizer::decode(ids, with_specials);  // keeps invalid UTF-8
     std::vector<std::string> names;
     for (const int32_t id : ids)
       if (with_specials || !pipeline_->is_left_out[checked(id)]) names.push_back(pipeline_->written[checked(id)]);

@@ -3,7 +3,7 @@
 // and the post-processor adds tokens to the beginning and the end of a text. Inside data/ only.
 //
 // Ids are those of Hugging Face's `tokenizers` 0.23, and decode() is its decode(), but for one thing: where all parts
-// are GPT-2's, decode() keeps bytes that are no UTF-8. Every part that is not known is refused, by key and value.
+// are GPT-2's, decode() keeps invalid UTF-8. Every part that is not known is refused, by key and value.
 #pragma once
 
 #include <map>

@@ -4,7 +4,7 @@
 //
 // Oniguruma itself was tried: Debian's knows Unicode 14 or 15.1, so that tokens would depend on the machine (9,394
 // characters of Unicode are cut otherwise); it does not say whether more text could change a match, which cutting a
-// long text needs; it takes a byte that is no UTF-8 for a part of its neighbour; and it took 3.6 times as long.
+// long text needs; it reads invalid UTF-8 as a part of the next character; and it took 3.6 times as long.
 //
 // Known: characters, escapes, ., classes (nested and negated, ranges, \s \d \w \p{category} and their negations),
 // groups, (?i:), alternatives, greedy, lazy and possessive quantifiers, look-ahead, look-behind of a fixed length, \A

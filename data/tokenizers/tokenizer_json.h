@@ -23,9 +23,9 @@ inline constexpr std::array files_of_tokenizer = {
     vocab_file,          merges_file,           "tokenizer.model",   jinja_file};
 
 // Makes the tokenizer of a folder's files, by name: of tokenizer.json or, without one, of vocab.json and merges.txt.
-// `special` is what the others say of special tokens. Errors: a file that is empty or no JSON; ids that are not 0..V-1,
-// each once; a part or result of a merge without a token, a merge given twice; where the parts are GPT-2's, a byte
-// without a token; no end of a text; a part that is not known, by key and value.
+// `special` holds the special tokens that the others name. Errors: a file that is empty or not JSON; ids that are not
+// 0..V-1, each once; a part or result of a merge without a token, a merge given twice; where the parts are GPT-2's, a
+// byte without a token; no end of a text; a part that is not known, by key and value.
 std::unique_ptr<Tokenizer> tokenizer_of_files(std::map<std::string, std::string> files, const std::string& folder,
                                               const SpecialTokens& special);
 

@@ -38,7 +38,7 @@ std::string_view without_added(const AddedTokenFinder& finder, std::string_view 
   return without_cut_character(text.substr(begin, known - begin));
 }
 
-// `transformers` cuts the token that ends a text out of texts even where it is no added token.
+// `transformers` finds the token that ends a text in texts even if the file does not add it.
 std::vector<AddedToken> with_end(std::vector<AddedToken> added, const std::unordered_map<std::string, int32_t>& ids,
                                  const std::optional<std::string>& named_end, bool is_gpt2) {
   if (!named_end && !is_gpt2) return added;
@@ -255,7 +255,7 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
 // A long pre-token, perhaps after a few short ones, whose ends do not depend on what follows.
 size_t TokenizerPipeline::cut_of_run(std::string_view text) const {
   const Pretokenizer& pretokenizer = TextCutter::pretokenizer();
-  size_t cut = 0, begin = 0, before = 0;  // of the long pre-token and of the one before it
+  size_t cut = 0, begin = 0, before = 0;
   for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
     const size_t length = pretokenizer.first_pretoken(rest);
     if (length + RunCut::end_known_late >= rest.size()) break;

@@ -1,4 +1,4 @@
-// Chooses the checkpoint from which a run that an anomaly ended goes on.
+// Chooses the checkpoint from which a run resumes after an anomaly has ended it.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ Resumer::Resumer(const Config& config, const Session& session, Trainer& trainer,
 
 namespace {
 
-// Says what the state of a matrix is read from where the checkpoint is of a run with another optimizer.algorithm.
+// Names the source of a matrix's state where the checkpoint was written with another optimizer.algorithm.
 enum class OtherState { none, momentum_from_moment, moments_from_nothing };
 
 // Changes the name of a shard to the one of the state that it is read from; moments_from_nothing: it stays 0.
@@ -56,8 +56,7 @@ Progress Resumer::load(CheckpointReader& reader) {
   }
   if (others.contains(OtherState::momentum_from_moment))
     log_info(
-        "{} is of AdamW: of the matrices of the layers AdamW's first moments go on as Muon's momentum, and their "
-        "second "
+        "{} is of AdamW: Muon's momentum of the layers' matrices begins as AdamW's first moments, and the second "
         "moments are not used",
         reader.folder());
   if (others.contains(OtherState::moments_from_nothing))

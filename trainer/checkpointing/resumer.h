@@ -29,7 +29,7 @@ class Resumer {
   void initialize_weights();
 
   // Collective, after resume(), with a fingerprint. Has `data` come in the order in which the run continues, each
-  // source where it was, and says what has changed. record() tells of that order from now on.
+  // source where it was, and logs each change. record() has that order from now on.
   void go_on_in(Loader& data);
 
   // Says where the last resume() found the run.
@@ -39,7 +39,7 @@ class Resumer {
   };
   const Origin& origin() const { return origin_; }
 
-  // Returns what the run's next checkpoints say of it.
+  // The run's next checkpoints have this record.
   const RunRecord& record() const { return record_; }
 
  private:

@@ -34,8 +34,8 @@ Json settings_of(const History& run) {
   return all;
 }
 
-// Returns what the run wrote while it trained, by prompt. Of many texts some are left out, evenly, and never the first
-// or the last.
+// Returns the texts that the run wrote while it trained, by prompt. Of many texts some are left out, evenly, and never
+// the first or the last.
 Json texts_of(const History& run) {
   Json prompts = Json::array();
   std::map<std::string, std::vector<const WrittenText*>> by_prompt;

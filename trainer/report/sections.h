@@ -11,7 +11,7 @@ namespace megalith {
 
 constexpr int num_colours = 12;  // line-0 to line-11, area-0 to area-11 in page.css
 
-// Returns what the page says of a run: its numbers, end, warnings, command, program, tokenizer, data, texts, settings
+// Returns the facts of a run: its numbers, end, warnings, command, program, tokenizer, data, texts, settings
 // and memory.
 nlohmann::ordered_json said_of_run(const History& run);
 

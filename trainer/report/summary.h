@@ -9,7 +9,7 @@
 
 namespace megalith {
 
-// Returns the numbers of a run, by name; null stands for those that it does not have.
+// Returns the numbers of a run, by name; a number that the run does not have is null.
 nlohmann::ordered_json summary_of(const History& run);
 
 // Groups the indices of the runs by tokenizer; data.tokenizer stands for one that is not recorded.
