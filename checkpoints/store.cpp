@@ -139,7 +139,8 @@ std::string CheckpointStore::begin(int64_t step) const {
   CHECK(!why_of_no_use(path_of(step)).empty(),
         "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory",
         path_of(step));
-  const std::string folder = partial_of(step), remedy = "may this user write checkpoints there?";
+  const std::string remedy = "may this user write checkpoints there?";
+  std::string folder = partial_of(step);
   remove(folder);
   if (std::error_code ignored; !fs::exists(directory_, ignored)) make_folders(directory_, remedy);
   make_folder(folder, remedy);
@@ -148,7 +149,7 @@ std::string CheckpointStore::begin(int64_t step) const {
 
 std::string CheckpointStore::publish(const std::string& folder, Manifest manifest) const {
   try {
-    const std::string target = path_of(manifest.step);
+    std::string target = path_of(manifest.step);
     CHECK(folder == partial_of(manifest.step), "{} was not begun for a checkpoint of step {}", folder, manifest.step);
     std::sort(manifest.files.begin(), manifest.files.end(),
               [](const FileRecord& a, const FileRecord& b) { return a.name < b.name; });

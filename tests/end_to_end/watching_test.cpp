@@ -136,10 +136,8 @@ TEST(Watching, a_report_of_runs) {
   EXPECT_EQ(one.out.find("one/report.html: 1 run of 4 steps"), 0u) << one.text();
   const Result two = succeed(megalith({"report", "one", "two/", "--out", "both.html"}), scratch);
   const std::string page = read_file(scratch / "both.html");
-  for (const char* word :
-       {"one and two", "optimizer.<wbr>learning_<wbr>rate", "</span>0.5</td>", "Memory of the fullest rank"})
+  for (const char* word : {"\"name\":\"one\"", "[\"optimizer.learning_rate\",\"0.5\",false]", "\"planned\":[["})
     EXPECT_NE(page.find(word), std::string::npos) << word;
-  EXPECT_EQ(page.find("run.<wbr>output"), std::string::npos) << "of course it differs";
 
   const auto refused = [&](const Args& args, const std::string& words) {
     const Result result = run(megalith(args), scratch.folder());

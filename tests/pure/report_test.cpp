@@ -406,6 +406,7 @@ TEST_F(ReportInABrowser, NotesThatHeldOutTextsDiffer) {
 
 TEST_F(ReportInABrowser, ManyRunsHaveLinesOfTheirOwn) {
   std::vector<History> runs;
+  runs.reserve(36);
   for (int i = 0; i < 36; i++) runs.push_back(read_history(run(fmt::format("r{}", i), step(1, 5))));
   const std::string page = shown(runs);
   std::set<std::string> lines;

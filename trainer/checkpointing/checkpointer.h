@@ -18,6 +18,7 @@ namespace megalith {
 
 class Checkpointer {
  public:
+  // Collective. JobError: there is too little memory for HDF5 and for the writer.
   Checkpointer(const Config& config, const Session& session, Trainer& trainer, RunRecord record = {});
 
   // Collective. Writes a complete checkpoint, then deletes those beyond `keep` that are not needed (stability.h),

@@ -21,7 +21,6 @@ Resumer::Resumer(const Config& config, const Session& session, Trainer& trainer,
     : config_(config), session_(session), trainer_(trainer) {
   record_.fingerprint = std::move(fingerprint);
   record_.init_from = config.checkpoint.init_from;
-  together(session_, [] { start_hdf5(); });
 }
 
 namespace {
@@ -64,11 +63,11 @@ Progress Resumer::load(CheckpointReader& reader) {
              reader.folder());
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
-  const Progress progress{.step = step,
-                          .sequences = state.count("sequences"),
-                          .skipped = state.count("skipped", 0),
-                          .skipped_in_a_row = state.count("skipped_in_a_row", 0),
-                          .stability = Stability::from(state, step)};
+  Progress progress{.step = step,
+                    .sequences = state.count("sequences"),
+                    .skipped = state.count("skipped", 0),
+                    .skipped_in_a_row = state.count("skipped_in_a_row", 0),
+                    .stability = Stability::from(state, step)};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
                                                    .norms = state.numbers("norms"),

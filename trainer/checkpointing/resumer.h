@@ -16,7 +16,6 @@ namespace megalith {
 
 class Resumer {
  public:
-  // Collective. Error, before anything is read: HDF5 does not start.
   Resumer(const Config& config, const Session& session, Trainer& trainer,
           std::optional<RunFingerprint> fingerprint = {});
 
