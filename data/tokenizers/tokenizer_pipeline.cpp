@@ -241,7 +241,10 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
   }
   for (int tries = 0; tries < 3 && end > 0; tries++) {
     const size_t inside = cutter.last_cut(rest.substr(0, end), cutting);
-    if (inside == 0) return is_gpt2_ ? cut_of_run(text) : 0;
+    if (inside == 0) {
+      const size_t in_run = is_gpt2_ ? cut_of_run(rest.substr(0, end)) : 0;
+      return in_run > 0 ? begin + in_run : 0;
+    }
     const size_t cut = begin + inside;
     const auto change = std::find_if(changes.rbegin(), changes.rend(),
                                      [&](const TextNormalizer::Change& c) { return c.new_begin < cut; });

@@ -110,6 +110,40 @@ TEST(RunCut, theTokenizersCutChangesNoId) {
   EXPECT_GT(in_runs, 15);
 }
 
+// GPT-2's own file looks for the end of a text in the normalized text: a cut is never inside of it.
+TEST(RunCut, aRunBehindASpecialTokenIsCutBehindIt) {
+  const BpeVocabulary vocabulary = random_vocabulary(3, 20, true);
+  const Scratch scratch;
+  scratch.write("made/kept", "");
+  make_bpe_tokenizer(vocabulary)->save_for_transformers(scratch.path("made"), 8, "");
+  nlohmann::json file = nlohmann::json::parse(read_file(scratch.path("made/tokenizer.json")));
+  nlohmann::json user = file["added_tokens"][0];
+  user["content"] = "<s";
+  user["id"] = vocabulary.tokens.size();
+  file["added_tokens"].push_back(user);
+  for (const bool normalized : {false, true}) {
+    for (nlohmann::json& token : file["added_tokens"]) token["normalized"] = normalized;
+    scratch.write("t/tokenizer.json", file.dump());
+    const auto tokenizer = load_tokenizer(scratch.path("t"));
+    const Tokenizer& finds = *tokenizer->with_specials();
+    int found = 0;
+    for (unsigned seed = 0; seed < 20; seed++) {
+      std::mt19937 random(seed);
+      const std::string begin = seed % 2 ? "ab <|endoftext|>" : "ab <s", text = begin + random_run(random, 400);
+      const size_t cut = finds.last_cut(text);
+      found += cut > begin.size();
+      for (const std::string more : {"", "a", " b", "<|endoftext|>"}) {
+        std::vector<int32_t> whole, parts;
+        finds.encode(text + more, whole);
+        finds.encode(text.substr(0, cut), parts);
+        finds.encoder()->go_on((text + more).substr(cut), parts);
+        ASSERT_EQ(parts, whole) << "seed " << seed << ", cut " << cut << ", normalized " << normalized;
+      }
+    }
+    EXPECT_GT(found, 10) << "normalized " << normalized;
+  }
+}
+
 TEST(RunCut, aLongPreTokenIsEncodedAsTheMergerWould) {
   SKIP_WITHOUT_GPT2();
   const BpeVocabulary vocabulary = small_tokenizers::gpt2_vocabulary();
