@@ -264,7 +264,7 @@ void TextCutter::metaspace(size_t number, std::string_view text, Place place, Pi
 
 size_t TextCutter::last_cut(std::string_view text, Scratch& scratch) const {
   scratch.rules.resize(rules_.size());
-  // A blank that is put before later rules' pieces is put before those that go on as well.
+  // A later rule would also put its blank before the text after the cut.
   for (size_t i = 1; i < rules_.size(); i++)
     if (rules_[i].prefix != Prefix::never) return 0;
   return last_cut(0, text, scratch);
@@ -290,7 +290,7 @@ size_t TextCutter::last_cut(size_t number, std::string_view text, Scratch& scrat
     if (scratch.pattern.saw_end || match.begin == match.end) break;
     cut = done = match.end;
   }
-  if (rule.behavior == Behavior::removed && rule.is_inverted) return cut;  // what is between matches is left out
+  if (rule.behavior == Behavior::removed && rule.is_inverted) return cut;  // text between matches is left out
   const size_t undecided = pattern.undecided_from(text, done, scratch.pattern);
   const size_t inside = last_cut(number + 1, text.substr(done, undecided - done), scratch);
   return inside > 0 ? done + inside : cut;

@@ -221,7 +221,7 @@ bool read_vocab_json(std::string_view bytes) {
   return refused_or([&] { try_gpt2(std::string(bytes), ""); });
 }
 
-// The file is read against the tokens beside it.
+// The tokens of the merges come from a vocab.json that is read once.
 bool read_merges_txt(std::string_view bytes) {
   static const std::string vocab = read_file(seeds + "beside_merges/vocab.json");
   return refused_or([&] { try_gpt2(vocab, std::string(bytes)); });

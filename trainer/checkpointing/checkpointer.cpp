@@ -16,7 +16,7 @@ static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers)
 
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, RunRecord record)
     : config_(config), session_(session), trainer_(trainer), record_(std::move(record)) {
-  together(session_, [] { start_hdf5(); });  // beside the writer's memory
+  together(session_, [] { start_hdf5(); });  // needs memory in addition to the writer's
 }
 
 int64_t Checkpointer::bytes() const {

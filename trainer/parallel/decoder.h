@@ -66,7 +66,7 @@ class Decoder {
   struct Pass {
     int64_t texts = 1;  // sequences of as many tokens each
     std::span<const int32_t> tokens;
-    std::span<const Embedding::PositionRange> runs;  // runs[r] of the tokens stand at places[r]
+    std::span<const Embedding::PositionRange> runs;  // runs[r] of the tokens belong to the sequence in places[r]
     std::span<const int64_t> places;
     bool fresh = false;      // from position 0 on
     int64_t logit_rows = 1;  // the last so many
