@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Trains a small GPT on a text, from nothing: installs what is missing, builds, makes tokens, trains about four minutes
+# Trains a small GPT on a text, from scratch: installs missing packages, builds, makes tokens, trains about four minutes
 # on 2 ranks, prints a sample.
 #   ./quickstart.sh [TEXT...]      files or folders; default text: the English dictionary of Debian's package dict-gcide
 # Environment: MINUTES (4) of training in all, OUT (runs/quickstart). Run again, it continues where it was; with more
-# MINUTES, the run goes on for as many.
+# MINUTES, it sets the length of the run.
 set -euo pipefail
 here=$PWD
 cd "$(dirname "$0")"
@@ -59,7 +59,7 @@ if [ ! -e "$out/data/train.bin" ]; then
     prepare bytes
   fi
 elif [ ${#texts[@]} -eq 0 ] || [ "$(sums)" = "$(sort "$out/texts" 2>/dev/null)" ]; then
-  echo "$out/data exists already; the run goes on with it"
+  echo "$out/data exists already; the run continues with it"
 else
   echo "$out is a run on other texts than these; name another folder, OUT=runs/other ./quickstart.sh TEXT..., or remove $out" >&2
   exit 1

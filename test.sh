@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test once: those of the libraries that read files or compute under the
+# Installs missing packages, builds, and runs every test once: those of the libraries that read files or compute under the
 # address and undefined-behaviour sanitizers, those of the trainer and of programs on the program as it is, and those of the
 # CPU's ops also as compiled for processors with AVX2 alone. With CI=true, warnings are errors. tests/nightly.sh also runs the
 # long loops, and has the sanitizers look at the trainer, at stacks and for all undefined behaviour.
@@ -11,7 +11,7 @@ docker/install-packages.sh
 # mpirun as root, and more ranks than cores, in the words of Open MPI 4 and 5.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-# What waits leaves its core to what works: two ranks that spin beside two other processes took 70 times as long.
+# Waiting ranks yield their cores: two ranks that spin took 70 times as long next to two other processes.
 export OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=PASSIVE
 jobs=$(nproc)
 strict=-DCMAKE_COMPILE_WARNING_AS_ERROR=$([ "${CI:-false}" = false ] && echo OFF || echo ON)

@@ -112,7 +112,7 @@ def read_part(out, part):
 
 
 def differs(encoding, corpus, out):
-    """Every document of the corpus stands in one of the parts, both in the corpus's order."""
+    """Every document of the corpus is in one of the parts, in the same order."""
     parts = [read_part(out, "train"), read_part(out, "validation")]
     at = [0, 0]
     with open(corpus, "rb") as file:
@@ -130,7 +130,7 @@ def differs(encoding, corpus, out):
                         at[p] += 1
                         break
                 else:
-                    return f"document {number} stands in neither part"
+                    return f"document {number} is in neither part"
             batch.clear()
             return None
 

@@ -10,7 +10,7 @@
 
 namespace megalith::bench {
 
-// Selects the first GPU. Error if there is none, in the words of bench/gpu.sh.
+// Selects the first GPU. Error without a GPU, in the words of bench/gpu.sh.
 void select_gpu();
 // Returns {"name": ...} and what else identifies this device, as JSON.
 std::string describe(World world);

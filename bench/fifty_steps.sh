@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fifty training steps of a small GPT, in fp32, whose losses on a CPU are what a GPU's are held against (losses.py).
+# Fifty training steps of a small GPT, in fp32, whose losses on a CPU are compared with a GPU's (losses.py).
 #   bench/fifty_steps.sh prepare MEGALITH FOLDER      tokens of this project's pages, and the steps on the CPU, twice: as they
 #                                                     are, and in other micro-batches with the loss in chunks of rows,
 #                                                     which add up in another order

@@ -35,7 +35,7 @@ __attribute__((target("avx512f"))) double wide(int64_t rounds) {
 }
 
 __attribute__((target("avx2,fma"))) double narrow(int64_t rounds) {
-  constexpr int n = 12, lanes = 8;  // of 16 registers
+  constexpr int n = 12, lanes = 8;  // 16 registers
   const __m256 half = _mm256_set1_ps(0.5F), one = _mm256_set1_ps(1);
   __m256 sums[n];
   for (__m256& sum : sums) sum = one;

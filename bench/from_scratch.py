@@ -25,7 +25,7 @@ import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RATES = [1e-3, 2e-3, 4e-3, 8e-3]
-# The choices of each comparison: the learning rates to try, and what the config says.
+# The choices of each comparison: the learning rates to try, and the settings.
 COMPARISONS = {
     "blocks": {
         "gpt2": (RATES, []),

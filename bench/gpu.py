@@ -107,7 +107,7 @@ def make_parts(o, gpus, work, capability=""):
                     why_not=why_not, resume=resume, shows=shows)
 
     def kernel_rows(name, key, options, seconds, why_not=None):
-        """Goes on behind a row that faults or hangs: the files of all starts are one in the end."""
+        """Continues after a row that faults or hangs, and joins the files of all starts."""
         path, before = os.path.join(work, key + ".json"), os.path.join(work, key + ".before.json")
         load = lambda path: json.load(open(path)) if os.path.exists(path) else {"rows": [], "left_out": []}
 
@@ -179,7 +179,7 @@ def make_parts(o, gpus, work, capability=""):
     no_mpirun = None if mpirun else "there is no mpirun"
     several = None if gpus > 1 else "there is one GPU"
     one_gpu = on_gpu or (None if gpus < 2 else "there are several GPUs")
-    hopper = None if capability.startswith("9.") else "it is for Hopper, beside its own kernels"
+    hopper = None if capability.startswith("9.") else "it compares with Hopper's own kernels"
     telling = "Of/GpuTraining.{}*/small"
     courses = ":".join(map(telling.format, ["fp32_takes", "bf16_stays", "the_same_bits_as_graphs", "too_little"]))
     here = [] if o.device == "cuda" else ["--filter", "small"]

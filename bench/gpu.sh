@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows what Megalith does on a machine with NVIDIA GPUs, in nine minutes at most, cheapest and most telling first: every tensor
-# of two steps against the CPU, trainings against the reference, each op, kernels and steps beside PyTorch's where it is, fifty
+# of two steps against the CPU, trainings against the reference, each op, kernels and steps compared with PyTorch's if installed, fifty
 # steps against the CPU's losses, profiles, compute-sanitizer; then, for a second call, everything else. Writes a JSON file (its
 # README describes the format), a log, and nvidia-smi's clocks into $OUT or bench/results/, prints less than 10,000 characters and,
 # where time was up, the --only that runs the rest. bench/README.md has the calls as they are typed.
@@ -41,7 +41,7 @@ else
   [ -n "$named" ] || named=$(for c in $capabilities; do [ "$c" -ge 90 ] && echo "${c}a" || echo "$c"; done)
   architectures=$(for a in $named; do echo "$a-real"; done | paste -sd ';')
   # The machine's compiler may warn of what ours does not. Whatever fails to compile is compiled on this one machine, so
-  # the build goes on to the next file, and all that compilers say is shown.
+  # the build continues with the next file, and shows all messages of compilers.
   cmake --preset cuda -S "$here/.." -B "$folder" -DCMAKE_CUDA_ARCHITECTURES="$architectures" \
     -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF >/dev/null
   echo "building for $architectures ..." >&2

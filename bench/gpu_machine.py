@@ -1,4 +1,4 @@
-"""The machine that bench/gpu.py runs on: where its libraries are, what it is, and what is watched of it beside the parts."""
+"""The machine that bench/gpu.py runs on: its libraries, its description, and its monitoring during the parts."""
 import ctypes, fcntl, glob, os, platform, socket, struct, subprocess, sys
 
 import parts
@@ -11,7 +11,7 @@ def package_folders():
 
 
 def warm(*names):
-    """Reads libraries of half a gigabyte beside what comes first, so that who opens them finds them in memory."""
+    """Reads libraries of half a gigabyte in the background, so that they are in memory when they are opened."""
     places = ["/usr/local/cuda*/lib64", "/usr/lib/x86_64-linux-gnu"] + [os.path.join(p, "nvidia/*/lib") for p in package_folders()] + \
         [os.path.join(p, "torch/lib") for p in package_folders()]
     files = [path for name in names for place in places for path in glob.glob(os.path.join(place, name))]

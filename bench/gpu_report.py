@@ -68,7 +68,7 @@ def clock_lines(results):
 
 
 def part_lines(results):
-    """Parts that did not run by their reasons, those that ran each, and what is wrong with them."""
+    """Parts that did not run, by reason; then each part that ran, with its errors."""
     skipped = {}
     for part in results["parts"]:
         if part["outcome"] == "skipped" and "command" not in part:
@@ -98,7 +98,7 @@ def failure_lines(results):
         if part["outcome"] in ("failed", "timed out"):
             yield f"{part['outcome'].upper()}: {part['name']}: {part.get('why', '')[:150]}"
             for fault in part.get("faults", []):
-                yield f"    started again behind: {' '.join(fault.split())[-200:]}"
+                yield f"    started again after: {' '.join(fault.split())[-200:]}"
             wrong = [test for test in part.get("tests", []) if test["outcome"] in ("failed", "died", "timed out")]
             for test in wrong[:12]:
                 yield f"    {test['outcome']}: {test['name']}: {' '.join(test.get('why', '').split())[:200]}"
@@ -120,7 +120,7 @@ def verdict_lines(results, path):
 
 
 def text(results, path):
-    """Sections in the order of how much they tell; what is too much of the first is left out."""
+    """Sections in the order of importance; long ones are shortened."""
     sections = [part_lines(results), kernel_lines(results), clock_lines(results), shown_lines(results), step_lines(results),
                 predictions.lines(results["predictions"]), failure_lines(results)]
     end = "\n".join(verdict_lines(results, path))[:3000]

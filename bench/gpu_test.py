@@ -273,7 +273,7 @@ class Gpu(OnStandIns):
         older = known("9.0")["attention of generation 8"]
         self.assertIsNone(older.why_not)
         self.assertIn("--generation 8", " ".join(older.command))
-        self.assertIn("for Hopper", known("8.0")["attention of generation 8"].why_not)
+        self.assertIn("Hopper's own kernels", known("8.0")["attention of generation 8"].why_not)
         self.assertEqual({one["where"] for one in predictions.compare("NVIDIA Pretence 9000", results)}, {"graphs"})
 
     def test_steps_as_graphs_are_held_against_those_launched_one_by_one(self):
@@ -437,7 +437,7 @@ class WholeCall(OnStandIns):
         self.assertLessEqual(len(os.listdir(self.folder + "/out")), 8)
 
     def test_what_was_found_is_there_when_it_is_cut_off(self):
-        """In the part that hangs, by a signal that nobody hears of."""
+        """In the part that hangs, by a signal that is not reported."""
         process = subprocess.Popen([sys.executable, HERE + "/gpu.py", self.folder, "--out", self.folder + "/out", "--only", "verify, bf16|memcheck"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.program("compute-sanitizer", f"echo this far; while :; do sleep 1; done # {self.folder}")
@@ -460,7 +460,7 @@ class WholeCall(OnStandIns):
 
 
 class Build(unittest.TestCase):
-    """bench/gpu.sh where it builds: on a compiler that only pretends, and a gpu.py that says what it was given."""
+    """bench/gpu.sh where it builds: with a fake compiler, and a gpu.py that prints its arguments."""
 
     def build(self, *options, cmake="exit 0"):
         folder = tempfile.TemporaryDirectory()

@@ -93,7 +93,7 @@ std::vector<Row> rows_of(const Model& m, DType t) {
                  h = d.tensor(t, {N, 4 * C});
     return [=, &d] { launch(d.stream, LinearBackwardInputGelu{.dh = dh, .dy = dy, .w = w, .h = h}); };
   });
-  // The part of "up" backward_weight beside its product.
+  // The part of "up" backward_weight apart from its product.
   add("linear_backward_bias up", [=](Desk& d) -> Launch {
     const Tensor db = d.zeros(f32, {4 * C}), dy = d.tensor(t, {N, 4 * C});
     return [=, &d] { launch(d.stream, LinearBackwardBias{.db = db, .dy = dy}); };

@@ -13,7 +13,7 @@ struct Model {
   const char* name;
   int64_t B, T, C, H, V;
   int64_t columns;     // of the logits: V and padding
-  int64_t parameters;  // of a flat shard
+  int64_t parameters;  // size of a flat shard
 };
 
 struct Row {

@@ -1,6 +1,6 @@
 // One row per op at the shapes of models: on the CPU those of GPT-2 124M (4 x 256 tokens) and of the small CPU recipe
 // (4 layers of 128, T 64, B 12, V 65), on a GPU those of GPT-2 124M (16 x 1024) and 1558M (8 x 1024); in f32 and bf16.
-// Then attention at other head sizes and lengths, on the CPU in f32, beside the products of a head as GEMM makes them,
+// Then attention at other head sizes and lengths, on the CPU in f32, compared with the products of a head by GEMM,
 // and on a GPU in bf16.
 //
 // Rates come from the cost that the op states at its launch. The limits are measured in the same run: products of large
@@ -105,7 +105,7 @@ std::vector<Row> wanted_rows(World world, const std::string& filter, const std::
   std::vector<Row> rows = rows_for(world);
   if (!after.empty()) {
     const auto last = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name() == after; });
-    CHECK(last != rows.end(), "there is no row '{}' to go on after; --list has their names", after);
+    CHECK(last != rows.end(), "unknown row '{}'; --list prints the names", after);
     rows.erase(rows.begin(), last + 1);
   }
   std::erase_if(rows, [wanted = std::regex(filter)](const Row& row) { return !std::regex_search(row.name(), wanted); });
@@ -215,7 +215,7 @@ void tune(const Tuning& asked, double seconds, const std::string& json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App cli("Times each op at the shapes of models, against what the machine can do.");
+  CLI::App cli("Times each op at the shapes of models, relative to the limits of the machine.");
   std::string on = "cpu", filter = ".", after, json;
   double seconds = 0.2;
   int generation = 0;
@@ -223,7 +223,7 @@ int main(int argc, char** argv) {
   Tuning tuning;
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
-  cli.add_option("--after", after, "name of a row: only those behind it");
+  cli.add_option("--after", after, "name of a row: only the rows after it");
   cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--json", json, "file for the rows");
   cli.add_option("--generation", generation, "of the GPU's kernels; 0: its own")->check(CLI::Range(0, 12));

@@ -47,7 +47,7 @@ def lives(pid):
 
 
 def one_kill(args, name, rng):
-    """What it met, as words, and what is wrong, as lines."""
+    """The events, as words, and the errors, as lines."""
     job = Job(args, name, grace=1)  # for so long Open MPI leaves the ranks that a killed one leaves behind
     before = newest(job.folder)
     job.wait_for_a_moment(rng)

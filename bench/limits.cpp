@@ -16,7 +16,7 @@ Unit unit_of(const std::string& op) {
 
 Limits::Limits(Desk& d) {
   const bool gpu = d.world == World::cuda;
-  // The library's product is no limit on a CPU: other code reaches more.
+  // The library's product is not a limit on a CPU: other code can be faster.
   if (!gpu) multiply_adds = fma_peak();
   for (DType t : {DType::bf16, DType::f32}) {
     const int64_t n = !gpu ? 2048 : t == DType::bf16 ? 8192 : 4096;

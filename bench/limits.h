@@ -8,7 +8,7 @@
 
 namespace megalith::bench {
 
-// The units that bound an op: those of matrix products, or the plain ones, for which the f32 rate stands.
+// The units that bound an op: those of matrix products, or the plain ones, whose rate is the f32 rate.
 enum class Unit { matrix, plain };
 Unit unit_of(const std::string& op);
 

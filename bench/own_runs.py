@@ -93,7 +93,7 @@ def train(program, run, out, profile, data):
 
 
 def lines_of(path):
-    """The lines of metrics.jsonl that say what a start of the run does not change, and those of its steps."""
+    """The lines of metrics.jsonl with the constants of a start, and those of its steps."""
     lines = text_of(path).splitlines()
     steps = [line for line in lines if "step_seconds" in json.loads(line)]
     return [line for line in lines if "start" in json.loads(line)], steps
@@ -117,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="a regular expression: names of the runs to predict, beside those calibrated on")
+    parser.add_argument("--only", default="", help="a regular expression: names of the runs to predict, in addition to those for calibration")
     parser.add_argument("--json")
     parser.add_argument("--keep", help="folder for the runs and the profile; default: they are removed")
     args = parser.parse_args()

@@ -61,7 +61,7 @@ COUNTED = {
     "llm_c": {"elementwise": 1.0, "attention_share": 0.5},
 }
 # cuBLAS reaches 80 % of the peak and copies 85 % of the bandwidth (NVIDIA's samples); NCCL's tests 80 % of links, after
-# 50 us; a transfer costs a quarter of what it overlaps with, and 1 ms a microbatch and 10 a step are elsewhere (guesses).
+# 50 us; a transfer costs a quarter of what it overlaps with, plus 1 ms a microbatch and 10 ms a step (guesses).
 GUESSED = """[calibrated]
 gemm = 0.8
 memory = 0.85

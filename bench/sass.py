@@ -135,7 +135,7 @@ def successors(kernel):
         code = i.opcode.split(".")[0]
         goes_on = [n + 1] if n + 1 < len(kernel.instructions) else []
         if code == "BRA":
-            # Its predicate may stand before it or among its operands.
+            # Its predicate may come before it or be among its operands.
             conditional = i.predicate or "," in i.operands
             following = ([target(i)] if target(i) is not None else []) + (goes_on if conditional else [])
         elif code == "BSYNC":
@@ -360,7 +360,7 @@ def report(kernel, name, everything=False, mix=False):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("files", nargs="+", metavar="FILE")
-    p.add_argument("--arch", default="sm_90a", help="what a .cu is compiled for: sm_80 or sm_90a (default: %(default)s)")
+    p.add_argument("--arch", default="sm_90a", help="target of a .cu: sm_80 or sm_90a (default: %(default)s)")
     p.add_argument("--kernel", default="", metavar="REGEX", help="of the kernels' names as c++filt shows them")
     p.add_argument("--all", action="store_true", help="all loops, not only those with products")
     p.add_argument("--mix", action="store_true", help="also how many there are of each instruction")

@@ -76,7 +76,7 @@ def disk_rates(folder, size):
 
 
 def fastest(rates, ways=len(WAYS)):
-    """Of rates of each way, the median of that way of the first so many that is fastest."""
+    """Returns the median rate of the fastest way."""
     return max([statistics.median(of_one) for of_one in zip(*rates)][:ways])
 
 
@@ -102,7 +102,7 @@ def command_of(args, recipe, ranks, steps, out, *checkpoints):
 
 
 def rate_beside(args, recipe, ranks, size, times):
-    """What a plain writer reaches beside a run that saves nothing."""
+    """The rate of a plain writer during a run that saves nothing."""
     out = f"{args.work}/unsaved"
     command = command_of(args, recipe, ranks, 10**6, out, "checkpoint.every=0", "checkpoint.minutes=0")
     process = subprocess.Popen(command, env=environment(10), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -157,7 +157,7 @@ def main():
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-saves-"))
     os.makedirs(args.work, exist_ok=True)
     print("| run | saves | step | stall | of a step | of all steps | lost | of all steps | write MB/s | disk at rest | share "
-          "| from usual pages | share | disk beside steps | share |")
+          "| from usual pages | share | disk during steps | share |")
     print("|---" * 15 + "|")
     for recipe in [args.only] if args.only else RECIPES:
         rng = random.Random(1)
@@ -170,7 +170,7 @@ def main():
             rest += [disk_rates(args.work, r["bytes"]) for _ in range(3)]
             disk, usual, cycle = fastest(rest), fastest(rest, 2), r["every"] * r["step"]
             busy = rate_beside(args, recipe, ranks, r["bytes"], 5) if beside else None
-            print(f"| {recipe} on {ranks}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
+            print(f"| {recipe} on {ranks}, {'asynchronous' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
                   f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} "
                   f"| {usual / 1e6:.0f} | {r['rate'] / usual:.0%} "

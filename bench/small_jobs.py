@@ -112,7 +112,7 @@ class Job:
             time.sleep(rng.uniform(0, 0.4))
 
     def send(self, name, target, rng):
-        """Of what the target is, all that are there."""
+        """All existing files of the target."""
         number = getattr(signal, "SIG" + name)
         if target == "the group":
             os.killpg(self.process.pid, number)
@@ -148,7 +148,7 @@ def course(folder):
 
 
 def finish(args, name):
-    """Trains the run to its end. Whether it is the one that nobody has stopped: metrics and files, to the last bit."""
+    """Trains the run to its end. Returns whether it is bit-identical to the uninterrupted run: metrics and files."""
     steps = newest(args.work + "/" + name.replace(" ", "-")) + 3
     job = Job(args, name, [f"train.steps={steps}"])
     if job.process.wait() != 0:

@@ -246,7 +246,7 @@ def main():
     p.add_argument("--only", default=".", help="regular expression: shapes")
     p.add_argument("--seconds", type=float, default=1e9, help="no measurement begins when this has passed")
     p.add_argument("--limit", type=float, default=120, help="seconds that a program may take to get ready, and for a round")
-    p.add_argument("--programs", choices=["ours", "peers"], help="on a GPU: only Megalith, or only PyTorch beside rows of FILE")
+    p.add_argument("--programs", choices=["ours", "peers"], help="on a GPU: only Megalith, or only PyTorch next to rows of FILE")
     p.add_argument("--json", help="file for the rows")
     o = p.parse_args()
     o.program = o.program or os.path.join(HERE, "../build", o.device, "bench/bench_step")

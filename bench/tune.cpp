@@ -89,7 +89,7 @@ void finish_bias_gradient(cuda::Queue queue, void* sums, Tensor db) {
 // Returns the fastest choice with its time, that of the library's first, and candidates; none if the time is 0.
 GemmChoice Tuner::fastest(const GemmShape& shape, const std::vector<Operands>& sets) {
   cuda::Queue queue = stream_.queue();
-  // The sums lie behind the product's workspace, as LinearBackwardWeight puts them.
+  // The sums come after the product's workspace, as in LinearBackwardWeight.
   GemmCall any = sets[0].call(shape, queue.workspace);
   void* const sums = static_cast<char*>(queue.workspace) + cuda::Gemm::room_for(any);
   GemmChoice best;

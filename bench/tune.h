@@ -18,7 +18,7 @@ struct TunedProduct {
   GemmShape shape;
   double first = 0, tuned = 0;  // seconds, including the shape's other work
   std::vector<GemmChoice> choices;
-  std::string why;  // why there is none
+  std::string why;  // the reason if it is empty
 };
 
 class Tuner {

@@ -21,6 +21,6 @@ class Checksum {
 
 uint64_t checksum_of(const void* data, int64_t bytes);
 std::string hex(uint64_t checksum);
-uint64_t from_hex(const std::string& digits);  // Error unless hex() made it
+uint64_t from_hex(const std::string& digits);  // Error if hex() did not make it
 
 }  // namespace megalith

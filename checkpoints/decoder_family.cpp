@@ -14,7 +14,7 @@ namespace megalith {
 namespace {
 
 using Json = nlohmann::json;
-using Names = std::map<std::string, std::vector<std::string>>;  // ours, and theirs in the order of our rows
+using Names = std::map<std::string, std::vector<std::string>>;  // our name, and their names in the order of our rows
 
 // Where the tensors of a family are. Names of a layer follow "h.N." here and `layers`.N. there.
 struct Family {
@@ -48,7 +48,7 @@ const Family& neox() {
   return family;
 }
 
-// The names of the tensors that hold a parameter.
+// Returns the names of the tensors that hold a parameter.
 std::vector<std::string> names_of(const Family& family, const std::string& ours) {
   const size_t dot = ours.rfind('.');
   std::string stem = ours.substr(0, dot), prefix;
@@ -66,7 +66,7 @@ std::vector<std::string> names_of(const Family& family, const std::string& ours)
   return all;
 }
 
-// The keys of a config.json, read into a model or written from it; null is as good as absent.
+// The keys of a config.json, read into a model or written from it. Null counts as absent.
 class Keys {
  public:
   Keys(const Json& config, std::string path) : config_(config), path_(std::move(path)) {}
@@ -77,19 +77,18 @@ class Keys {
     read_.insert(key);
     return config_.contains(key) && !config_.at(key).is_null();
   }
-  // Refuses a key that says something and was not read: what it would change is not known here.
+  // Refuses a key that has a value and was not read: its effect is unknown.
   void check_no_other() const {
     const std::string other =
         unknown_key(config_, [&](const std::string& key) { return read_.contains(key) || is_without_effect(key); });
-    CHECK(other.empty(),
-          "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it "
-          "does "
-          "not",
-          path_, other, json_text(config_.at(other)));
+    CHECK(
+        other.empty(),
+        "{}: {} = {}; megalith does not know this key, which may change the model's results; remove it if it does not",
+        path_, other, json_text(config_.at(other)));
   }
   Json value(const char* key, const Json& otherwise) const { return has(key) ? config_.at(key) : otherwise; }
 
-  // An absent key is an Error, or means `otherwise`.
+  // Reads or writes a positive number. An absent key is an Error, or means `otherwise`.
   void positive(const char* key, int64_t& value, std::optional<int64_t> otherwise = {}) const {
     if (writes()) return put(key, value);
     CHECK(has(key) || otherwise, "{} has no {}", path_, key);
@@ -114,16 +113,16 @@ class Keys {
     CHECK(found.is_boolean(), "{}: {} = {}; expected true or false", path_, key, json_text(found));
     value = found.get<bool>();
   }
-  // All models have the first value; those allowed mean the same.
+  // Writes the first value for all models; accepts any of `allowed`, which mean the same.
   void always(const char* key, const std::vector<Json>& allowed) const {
     if (writes()) return put(key, allowed.front());
     if (has(key) && std::ranges::find(allowed, config_.at(key)) == allowed.end())
       refuse(key, fmt::format("with {} = {}", key, json_text(allowed.front())));
   }
   void put(const char* key, const nlohmann::ordered_json& value) const { (*to_)[key] = value; }
-  // Refuses a value, with what is done instead.
+  // Refuses a value, and reports the only supported one.
   [[noreturn]] void refuse(const char* key, const std::string& done) const {
-    FAIL("{}: {} = {}; megalith trains models {} only", path_, key, json_text(config_.at(key)), done);
+    FAIL("{}: {} = {}; megalith trains only models {}", path_, key, json_text(config_.at(key)), done);
   }
 
   const Json& all() const { return config_; }
@@ -136,7 +135,7 @@ class Keys {
   nlohmann::ordered_json* to_ = nullptr;
 };
 
-// Llama 3's scaling of frequencies, in an object of its own.
+// Llama 3's scaling of frequencies, in a nested object.
 void scaling(const Keys& keys, ModelConfig& m) {
   std::string type = m.rotary_factor == 1 ? "default" : "llama3";
   if (keys.writes()) {
@@ -144,7 +143,7 @@ void scaling(const Keys& keys, ModelConfig& m) {
   } else {
     const Json found = keys.value("rope_type", keys.value("type", "default"));
     CHECK(found == "default" || found == "llama3",
-          "{}: rope_type = {}; megalith trains models with default and llama3 only", keys.path(), json_text(found));
+          "{}: rope_type = {}; megalith trains only models with default and llama3", keys.path(), json_text(found));
     type = found.get<std::string>();
   }
   if (type == "default") return;
@@ -154,7 +153,7 @@ void scaling(const Keys& keys, ModelConfig& m) {
   keys.positive("original_max_position_embeddings", m.rotary_context);
 }
 
-// Version 5 of `transformers` has all that is rotary in rope_parameters, version 4 in keys of its own. A family without
+// Version 5 of `transformers` has all rotary settings in rope_parameters; version 4 has separate keys. A family without
 // a key for the share turns whole heads.
 void rotary(const Keys& keys, ModelConfig& m, const char* base, const char* share, double default_share) {
   constexpr const char *share_of_5 = "partial_rotary_factor", *of_5 = "rope_parameters", *of_4 = "rope_scaling";
@@ -179,7 +178,7 @@ void rotary(const Keys& keys, ModelConfig& m, const char* base, const char* shar
   for (const char* key : {of_5, of_4})
     if (!keys.value(key, Json::object()).is_object())
       keys.refuse(key, "whose rotary positions are described by an object");
-  // Where both say something version 5 takes rope_scaling, whatever it lacks.
+  // If both are present, version 5 reads only rope_scaling.
   const char* form = keys.value(of_4, Json::object()).empty() ? of_5 : of_4;
   keys.has(of_5);
   const Keys inner(keys.value(form, Json::object()), keys.path() + ": " + form);
@@ -201,7 +200,7 @@ void sizes(const Keys& keys, ModelConfig& m) {
   keys.boolean("tie_word_embeddings", m.tied_head, false);
 }
 
-// A window acts if it is shorter than the context.
+// A window has an effect if it is shorter than the context.
 void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
   if (keys.writes()) {
     if (type != "llama") keys.put("sliding_window", nullptr);
@@ -219,7 +218,7 @@ void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
   if (type.starts_with("qwen")) {
     bool used = false;
     keys.boolean("use_sliding_window", used, false);
-    int64_t first = m.layers;  // layer with a window
+    int64_t first = m.layers;  // first layer with a window
     if (keys.value("max_window_layers", 28).is_number_integer())
       first = keys.value("max_window_layers", 28).get<int64_t>();
     if (used) keys.positive("sliding_window", window, 4096);
@@ -227,7 +226,8 @@ void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
     const bool acts = layers.empty() ? first < m.layers : sliding > 0;
     if (!used && sliding > 0)
       keys.refuse("layer_types", "with full_attention in every layer, or with a sliding_window");
-    if (acts && window < m.context) keys.refuse("use_sliding_window", "without a sliding window that acts");
+    if (acts && window < m.context)
+      keys.refuse("use_sliding_window", "without a sliding window shorter than the context");
     return;
   }
   if (sliding > 0) {
@@ -235,14 +235,14 @@ void windows(const Keys& keys, const ModelConfig& m, const std::string& type) {
     if (keys.has("sliding_window")) keys.positive("sliding_window", theirs);
     if (theirs < m.context) keys.refuse("layer_types", "with full_attention in every layer");
   }
-  // transformers' Mistral has a window of 4096 where the key is absent, and none where it is null.
+  // transformers' Mistral has a window of 4096 if the key is absent, and no window if it is null.
   if (type == "mistral" && !keys.all().contains("sliding_window"))
     CHECK(m.context <= 4096,
-          "{} has no sliding_window, which means 4096, and max_position_embeddings = {}; megalith "
-          "trains models without a sliding window that acts only: write null",
+          "{} has no sliding_window, which means 4096, and max_position_embeddings = {}; megalith trains only models "
+          "without a sliding window shorter than the context: write null",
           keys.path(), m.context);
   keys.positive("sliding_window", window, m.context);
-  if (window < m.context) keys.refuse("sliding_window", "without a sliding window that acts");
+  if (window < m.context) keys.refuse("sliding_window", "without a sliding window shorter than the context");
 }
 
 void llama_choices(const Keys& keys, ModelConfig& m, const std::string& type) {
@@ -250,7 +250,7 @@ void llama_choices(const Keys& keys, ModelConfig& m, const std::string& type) {
   keys.positive("num_key_value_heads", m.key_value_heads,
                 type == "llama" ? std::optional<int64_t>(m.heads) : std::nullopt);
   if (type == "qwen3" && !keys.writes()) m.head_size = 128;  // the default of `transformers`
-  // Qwen 2 has the key only where it says something.
+  // Qwen 2 has the key only if it differs from the default.
   const bool says_head = keys.writes() ? type != "qwen2" || m.head_size * m.heads != m.hidden : keys.has("head_dim");
   if (says_head) keys.positive("head_dim", m.head_size);
   m.query_key_norm = type == "qwen3";
@@ -288,7 +288,7 @@ void neox_choices(const Keys& keys, ModelConfig& m) {
   rotary(keys, m, "rotary_emb_base", "rotary_pct", 0.25);
 }
 
-// Describes a model of a family: what its keys say is read or written.
+// Reads or writes all keys of a model of a family.
 void choices(const Keys& keys, ModelConfig& m, const std::string& type) {
   keys.always("attention_dropout", {0.0});
   if (type == "gpt_neox")
@@ -297,7 +297,7 @@ void choices(const Keys& keys, ModelConfig& m, const std::string& type) {
     llama_choices(keys, m, type);
 }
 
-// The types and their classes in `transformers`.
+// The model types and their classes in `transformers`.
 constexpr std::array<std::pair<const char*, const char*>, 5> classes{{{"llama", "LlamaForCausalLM"},
                                                                       {"mistral", "MistralForCausalLM"},
                                                                       {"qwen2", "Qwen2ForCausalLM"},
@@ -328,15 +328,14 @@ ModelConfig decoder_shape(const Json& config, const std::string& path) {
 
 void check_turned(const ModelConfig& model, const std::string& where) {
   CHECK(model.positions != Positions::rotary || model.rotary_features() % 2 == 0,
-        "{}: {} of the {} features of a head are turned in pairs, an odd number, with which `transformers` computes "
-        "another "
-        "model; an even one is the same in both",
+        "{}: {} of the {} features of a head are turned in pairs, an odd number; `transformers` computes another model "
+        "with it: use an even one",
         where, model.rotary_features(), model.size_of_head());
 }
 
 bool is_without_effect(const std::string& key) {
   static const std::set<std::string> keys{
-      // What the file is, and how others load and run it.
+      // The file's kind, and how other programs load and run it.
       "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
       "_commit_hash", "_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "auto_map",
       "use_cache", "torchscript", "use_bfloat16", "tf_legacy_loss", "return_dict", "output_attentions",
@@ -348,7 +347,7 @@ bool is_without_effect(const std::string& key) {
       "finetuning_task", "task_specific_params", "summary_type", "summary_use_proj", "summary_activation",
       "summary_proj_to_labels", "summary_first_dropout", "is_decoder", "is_encoder_decoder", "tie_encoder_decoder",
       "max_window_layers", "n_ctx", "max_sequence_length",
-      // How texts are made, which generation_config.json says.
+      // Generation, which generation_config.json decides.
       "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id",
       "tokenizer_class", "prefix", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
       "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",

@@ -27,14 +27,14 @@ DecoderReader::DecoderReader(const std::string& folder, const ModelConfig& model
   const auto name_in = [&](const char* type, const char* ours) {
     return decoder_tensors(type, model, ours, {model.vocab, model.hidden}).front().name;
   };
-  // Names of tensors are Llama's in all families but one.
+  // Tensors are named as Llama's in all families except GPT-NeoX.
   const char* type = tensors_.files().contains(name_in("gpt_neox", "wte.weight")) ? "gpt_neox" : "llama";
   std::set<std::string> unclaimed;
   for (const auto& [name, file] : tensors_.files()) unclaimed.insert(name);
   for (const StoredParameter& p : parameters) {
     Stored stored{p.shape, decoder_tensors(type, model, p.name, p.shape), is_head_by_head(type, p.name)};
     for (const DecoderTensor& t : stored.tensors) {
-      CHECK(unclaimed.contains(t.name), "{} holds no {}, a parameter of the model in its config.json", tensors_.path(),
+      CHECK(unclaimed.contains(t.name), "{} has no {}, a parameter of the model in its config.json", tensors_.path(),
             t.name);
       unclaimed.erase(t.name);
       const SafeTensors::Entry& e = tensors_.entry(t.name);
@@ -48,29 +48,29 @@ DecoderReader::DecoderReader(const std::string& folder, const ModelConfig& model
   const std::string head = name_in(type, "lm_head.weight");
   if (unclaimed.erase(head) > 0) check_tied(head);
   for (const std::string& name : unclaimed)
-    CHECK(is_buffer(name), "{} holds {}, which is not a parameter of the model in its config.json", tensors_.path(),
+    CHECK(is_buffer(name), "{} has {}, which is not a parameter of the model in its config.json", tensors_.path(),
           name);
 }
 
 void DecoderReader::check_tied(const std::string& head) const {
   const Stored& table = stored(path_of("wte.weight"));
   const int64_t rows = table.shape[0], cols = table.shape[1];
-  CHECK(tensors_.entry(head).shape == table.shape, "{}: {} has another shape than the token table", tensors_.path(),
+  CHECK(tensors_.entry(head).shape == table.shape, "{}: {} has another shape than the embedding", tensors_.path(),
         head);
   std::vector<float> a(static_cast<size_t>(cols)), b(a.size());
   for (int64_t row = 0; row < rows; row++) {
     tensors_.read(head, row * cols, 1, cols, a.data());
     tensors_.read(table.tensors.front().name, row * cols, 1, cols, b.data());
     CHECK(a == b,
-          "{}: row {} of {} differs from the token table, and config.json has tie_word_embeddings = true; set false "
-          "there if the head is its own",
+          "{}: row {} of {} differs from the embedding, and config.json has tie_word_embeddings = true; set false "
+          "there if the head has its own matrix",
           tensors_.path(), row, head);
   }
 }
 
 const DecoderReader::Stored& DecoderReader::stored(const std::string& name) const {
   const auto it = stored_.find(name);
-  CHECK(it != stored_.end(), "{} holds no {}", tensors_.path(), name);
+  CHECK(it != stored_.end(), "{} has no {}", tensors_.path(), name);
   return it->second;
 }
 
@@ -81,7 +81,7 @@ void DecoderReader::read(const TensorShard& wanted, float* out) {
   const Stored& s = stored(wanted.name);
   CHECK(s.shape == wanted.shape, "{}: {} has shape ({}), expected ({}); is it another model?", tensors_.path(),
         wanted.name, fmt::join(s.shape, ", "), fmt::join(wanted.shape, ", "));
-  // Seen by output features: a vector has one column, which a shard counts as one row.
+  // Split by output features: a vector has one column, which a shard counts as one row.
   const bool vector = s.shape.size() == 1;
   const int64_t cols = vector ? 1 : s.shape[1], width = vector ? 1 : wanted.columns.size();
   const int64_t first_col = vector ? 0 : wanted.columns.begin, shift = vector ? wanted.columns.begin : 0;
@@ -92,7 +92,7 @@ void DecoderReader::read(const TensorShard& wanted, float* out) {
     int64_t theirs = row - tensor->first_row;
     if (s.head_by_head) {
       theirs = row_head_by_head(row, heads_, head_size_);
-    } else if (width == cols && skipped == 0) {  // whole rows, as many as lie together
+    } else if (width == cols && skipped == 0) {  // a run of contiguous whole rows
       const int64_t end = std::next(tensor) == s.tensors.end() ? s.shape[0] : std::next(tensor)->first_row;
       rows = std::max<int64_t>(1, std::min(end - row, (wanted.elements.end - position) / width));
       if (rows > 1) count = rows * width;

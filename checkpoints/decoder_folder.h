@@ -1,5 +1,5 @@
 // The weights of the families of decoder_family.h in Hugging Face's folder layout: model.safetensors or several files
-// with an index. hugging_face.h opens them beside GPT-2's.
+// with an index. hugging_face.h opens them, and GPT-2's.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace megalith {
 
-// Serves "parameters/<name>" in our layout, and reads only what it is asked for. Opening checks that every tensor is
-// there with its shape and that nothing unknown is.
+// Serves "parameters/<name>" in our layout, and reads only the requested elements. Opening checks that every tensor
+// exists with its shape and that there are no unknown ones.
 class DecoderReader : public TensorSource {
  public:
   DecoderReader(const std::string& folder, const ModelConfig& model, const std::vector<StoredParameter>& parameters);
@@ -25,9 +25,9 @@ class DecoderReader : public TensorSource {
 
  private:
   struct Stored {
-    std::vector<int64_t> shape;          // ours
+    std::vector<int64_t> shape;          // our parameter's
     std::vector<DecoderTensor> tensors;  // ascending by row
-    bool head_by_head = false;           // q, k and v as in GPT-NeoX
+    bool head_by_head = false;           // q, k and v ordered as in GPT-NeoX
   };
   const Stored& stored(const std::string& name) const;
   void check_tied(const std::string& head) const;

@@ -18,12 +18,12 @@ struct TensorDifference {
   // The pair of elements that are furthest apart.
   struct Most {
     double difference = 0;  // infinity if one of them is not finite
-    int64_t element = 0;    // in the flattened tensor
+    int64_t element = 0;    // index in the flattened tensor
     float a = 0, b = 0;
   };
   std::string name;
-  std::optional<Side> a{}, b{};  // nothing: it is absent
-  // If both have the tensor, in one shape:
+  std::optional<Side> a{}, b{};  // empty: absent
+  // Set if both have the tensor, in one shape:
   int64_t elements = 0;
   int64_t differing = 0;  // elements whose bits, as f32, differ
   Most absolute{};        // |a - b|
@@ -31,11 +31,11 @@ struct TensorDifference {
 };
 
 struct TensorComparison {
-  int64_t tensors = 0, elements = 0;          // in either checkpoint, each tensor counted once
+  int64_t tensors = 0, elements = 0;          // counts over both checkpoints, each tensor once
   std::vector<TensorDifference> different{};  // by name
 };
 
-// Reads both block by block, in a few MiB. CorruptFile if one is damaged, Error if one lacks elements of a tensor.
+// Reads both block by block, in a few MiB. CorruptFile if one is damaged; Error if elements of a tensor are missing.
 TensorComparison compare_tensors(CheckpointReader& a, CheckpointReader& b);
 
 // Returns "parameters/wte.weight: 12 of 98304 elements, at most 0.5 at [3, 7] (1.5 | 1), relative ...".

@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// These do nothing to a text of ours: they are obeyed above, they are about how `transformers` works or what it
-// returns, or about lengths, which --tokens says.
+// Keys without an effect on our texts: those that are obeyed above, those about the inner workings or the results of
+// `transformers`, and lengths, which --tokens sets.
 constexpr std::array without_effect{"_from_model_config",
                                     "transformers_version",
                                     "_commit_hash",
@@ -71,7 +71,7 @@ constexpr std::array without_effect{"_from_model_config",
                                     "max_window_size",
                                     "trust_remote_code"};
 
-// And these not while they have these values.
+// Values with which these keys have no effect.
 const std::vector<std::pair<const char*, Json>>& neutral() {
   static const std::vector<std::pair<const char*, Json>> all{
       {"num_beams", 1},        {"typical_p", 1.0},      {"epsilon_cutoff", 0.0},       {"eta_cutoff", 0.0},
@@ -94,7 +94,7 @@ GenerationConfig generation_config(std::string_view text, const std::string& pat
   try {
     found.keys = parse_json(text);
   } catch (const Json::exception& e) {
-    FAIL("{} is no JSON: {}", path, e.what());
+    FAIL("{} is not JSON: {}", path, e.what());
   }
   CHECK(found.keys.is_object(), "{} is not a JSON object", path);
   const Json& keys = found.keys;
@@ -110,7 +110,7 @@ GenerationConfig generation_config(std::string_view text, const std::string& pat
     if (!has(key)) return;
     const Json& v = keys.at(key);
     CHECK(v.is_number_integer() && v >= 0 && v <= std::numeric_limits<int32_t>::max(),
-          "{}: {} = {}; expected a whole number from 0 on", path, key, json_text(v));
+          "{}: {} = {}; expected a whole number of at least 0", path, key, json_text(v));
     value = whole_number(v);
   };
   const auto token = [&](const Json& v) {
@@ -151,7 +151,7 @@ nlohmann::json ends_as_json(const std::vector<int32_t>& ends) {
 
 void write_generation_config(const GenerationConfig& config, const std::string& folder) {
   Json keys = config.keys;
-  // Written even for no token: `transformers` would take its own.
+  // Always written, since `transformers` would otherwise use its default.
   keys["bos_token_id"] = config.begin ? Json(*config.begin) : Json();
   keys["eos_token_id"] = ends_as_json(config.ends);
   // Otherwise `transformers` warns for each text.
@@ -171,7 +171,7 @@ GenerationConfig read_generation_config(const std::string& folder) {
     for (const char* key : {"eos_token_id", "bos_token_id"})
       if (config.is_object() && config.contains(key)) keys[key] = config.at(key);
   } catch (const Json::exception& e) {
-    FAIL("{} is no JSON: {}", model, e.what());
+    FAIL("{} is not JSON: {}", model, e.what());
   }
   return generation_config(json_text(keys), model);
 }

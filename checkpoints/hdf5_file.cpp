@@ -18,15 +18,15 @@
 namespace megalith {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "elements are written in the byte order of memory");
 
-// At exit the library would close again a file that it could not close (after reaching a limit on file sizes), and kill
-// the process. So its exit handler is disabled: everything we open, we close. Call this before the library.
+// At exit the library would try again to close a file that it could not close (at a limit on file sizes), and kill the
+// process. So its exit handler is disabled: we close everything that we open. Call this before the library.
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
 
-// HDF5 1.10 ends the process without a word where malloc fails: exit(-1) in H5I_register, a fault in H5O__alloc. So
-// this checks beforehand that this process can have more than HDF5 takes (its metadata cache has 2 MiB, a dataset some
-// KiB) and `more` bytes.
+// HDF5 1.10 ends the process silently if malloc fails: exit(-1) in H5I_register, a fault in H5O__alloc. So this checks
+// beforehand that the process can allocate more than HDF5 takes (its metadata cache has 2 MiB, a dataset some KiB) plus
+// `more` bytes.
 void check_memory_for_hdf5(size_t datasets, size_t more = 0) {
   const size_t bytes = (size_t{16} << 20) + (datasets << 14) + more;
   check_memory(bytes, fmt::format("the layout of a checkpoint by HDF5 ({})", counted(datasets, "dataset")));
@@ -97,7 +97,7 @@ class Handle {
   Close close_;
 };
 
-// About the size of a dataset's header, attributes and group entry; so all structure lies at the file's beginning.
+// Approximate size of a dataset's header, attributes and group entry, so that all structure is at the file's beginning.
 constexpr size_t structure_bytes = 768;
 
 Handle string_type(size_t length) {
@@ -125,7 +125,7 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
 // Returns the size of the structure before the elements. Until November 24, 2026, it was 2048 bytes in every file, and
-// more of the structure lay between the elements.
+// more of the structure was between the elements.
 size_t first_block(const std::vector<DatasetRecord>& datasets) {
   constexpr size_t least = 2048;
   const size_t all = std::max(least, structure_bytes * datasets.size());
@@ -134,7 +134,7 @@ size_t first_block(const std::vector<DatasetRecord>& datasets) {
 }
 
 // Stands for the checksum of the i-th dataset during layout, to find its offset. The library writes each attribute
-// once; text of ours that begins like this would be found as one too many (Error).
+// once. If some other text of ours began like this, it would be found as one too many (Error).
 constexpr uint64_t stand_in = uint64_t{0x5ca1ab1e} << 32;
 
 void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
@@ -145,7 +145,7 @@ void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
   write_attribute(dataset, "xxh3_64", hex(checksum));
 }
 
-// Returns the offset of each stand-in in the structure.
+// Returns the offset of each placeholder in the structure.
 std::vector<size_t> places_of_checksums(const std::string& structure, size_t datasets) {
   const std::string digits = hex(stand_in), begin = digits.substr(0, digits.size() / 2);
   std::vector<size_t> places(datasets, std::string::npos);
@@ -214,15 +214,15 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
     const hsize_t length = static_cast<hsize_t>(d.shard.numel());
     const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
     const hid_t id = H5Dcreate2(file, d.dataset.c_str(), type_of(d), space, links, creation, H5P_DEFAULT);
-    CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
+    CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name a prefix of another's path?): {}", d.dataset,
           innermost_error());
     const Handle dataset(id, H5Dclose);
     describe_in(dataset, d, stand_in + offsets_.size());
     const haddr_t offset = H5Dget_offset(dataset);
-    CHECK(offset != HADDR_UNDEF && static_cast<int64_t>(offset) >= end, "HDF5 gave dataset {} no place after {}: {}",
+    CHECK(offset != HADDR_UNDEF && static_cast<int64_t>(offset) >= end, "HDF5 gave dataset {} no offset after {}: {}",
           d.dataset, end, innermost_error());
     CHECK_INTACT(d.offset == 0 || static_cast<int64_t>(offset) == d.offset,
-                 "the elements of {} lie at byte {}; HDF5 puts them at {}", d.dataset, d.offset, offset);
+                 "the elements of {} are at byte {}; HDF5 puts them at {}", d.dataset, d.offset, offset);
     offsets_.push_back(static_cast<int64_t>(offset));
     end = offsets_.back() + d.bytes();
   }

@@ -1,4 +1,5 @@
-// Lays out a rank's file with the HDF5 library, which reads none: altered ones may crash it. Inside checkpoints/ only.
+// Lays out a rank's file with the HDF5 library. The library reads no files, since altered ones may crash it. Inside
+// checkpoints/ only.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 
 namespace megalith {
 
-// A file of datasets as the library lays it out, in memory; elements are holes that take none. The result depends on
-// the arguments only, not on times, process ids or the library's version (tried: 1.10.4 to 2.0.0). Needs /proc, and a
-// limit on file sizes (ulimit -f) that allows this one.
+// A file of datasets as the library lays it out, in memory; elements are holes that take no memory. The result depends
+// only on the arguments, not on times, process ids or the library's version (tried: 1.10.4 to 2.0.0). Needs /proc, and
+// a limit on file sizes (ulimit -f) that allows this file.
 class HDF5Layout {
  public:
   // Uses each record's shard and type; shards must not be empty. Nonzero offsets must match the layout (CorruptFile),
@@ -25,7 +26,7 @@ class HDF5Layout {
   std::string structure(const std::vector<uint64_t>& checksums) const;
 
  private:
-  std::string structure_;  // with stand-ins for the checksums
+  std::string structure_;  // contains placeholders for the checksums
   std::vector<int64_t> offsets_;
   std::vector<size_t> checksums_;  // offset of each dataset's checksum in the structure
 };

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
 constexpr const char* names_prefix = "transformer.";
-constexpr const char* ours_key = "megalith";  // key in config.json of what `transformers` has no key for
+constexpr const char* ours_key = "megalith";  // key in config.json of settings that `transformers` does not have
 
 std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
 
@@ -33,13 +33,13 @@ std::vector<int64_t> reversed(std::vector<int64_t> shape) {
   return shape;
 }
 
-// Refuses a setting that is present with another value than those allowed.
+// Refuses a setting that is present with a value that is not allowed.
 void require(const nlohmann::json& config, const std::string& path, const char* key,
              const std::vector<nlohmann::json>& allowed) {
   if (!config.contains(key)) return;
   for (const nlohmann::json& value : allowed)
     if (config[key] == value) return;
-  FAIL("{}: {} = {}; megalith trains models with {} = {} only", path, key, json_text(config[key]), key,
+  FAIL("{}: {} = {}; megalith trains only models with {} = {}", path, key, json_text(config[key]), key,
        json_text(allowed[0]));
 }
 
@@ -59,7 +59,7 @@ bool is_hugging_face_folder(const std::string& folder) {
 
 namespace {
 
-// Goes first: each family has its own names for the other keys.
+// Called first: each family has its own names for the other keys.
 void check_family(const nlohmann::json& config, const std::string& path) {
   const nlohmann::json architectures = config.value("architectures", nlohmann::json());
   const bool is_named = architectures.is_array() && !architectures.empty() && architectures[0].is_string();
@@ -68,7 +68,7 @@ void check_family(const nlohmann::json& config, const std::string& path) {
         json_text(config["model_type"]));
   if (!config.contains("model_type") && is_named)
     CHECK(architectures[0].get<std::string>().starts_with("GPT2"),
-          "{}: architectures = {}; megalith trains models of the family GPT2 only", path, json_text(architectures));
+          "{}: architectures = {}; megalith trains only models of the family GPT2", path, json_text(architectures));
 }
 
 ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
@@ -112,11 +112,9 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
                                           "resid_pdrop"};
   const std::string other =
       unknown_key(config, [](const std::string& key) { return read.contains(key) || is_without_effect(key); });
-  CHECK(
-      other.empty(),
-      "{}: {} = {}; megalith does not know this key, which may change what the model computes; take it out if it does "
-      "not",
-      path, other, json_text(config[other]));
+  CHECK(other.empty(),
+        "{}: {} = {}; megalith does not know this key, which may change the model's results; remove it if it does not",
+        path, other, json_text(config[other]));
   return m;
 }
 
@@ -197,13 +195,11 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vecto
   std::map<std::string, std::string> unclaimed;  // name without prefix -> name in the file
   for (const auto& [name, file] : tensors_.files()) {
     const std::string bare = name.starts_with(names_prefix) ? name.substr(std::string(names_prefix).size()) : name;
-    CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare,
-          names_prefix);
+    CHECK(unclaimed.emplace(bare, name).second, "{} has {} with and without '{}'", tensors_.path(), bare, names_prefix);
   }
   for (const StoredParameter& p : parameters) {
     const auto it = unclaimed.find(p.name);
-    CHECK(it != unclaimed.end(), "{} holds no {}, a parameter of the model in its config.json", tensors_.path(),
-          p.name);
+    CHECK(it != unclaimed.end(), "{} has no {}, a parameter of the model in its config.json", tensors_.path(), p.name);
     const SafeTensors::Entry& e = tensors_.entry(it->second);
     const std::vector<int64_t> expected = p.transposed ? reversed(p.shape) : p.shape;
     CHECK(e.shape == expected, "{}: {} has shape ({}), expected ({}) from config.json", tensors_.path(), it->second,
@@ -218,8 +214,7 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vecto
     unclaimed.erase(it);
   }
   for (const auto& [bare, name] : unclaimed)
-    CHECK(is_mask(bare), "{} holds {}, which is not a parameter of the model in its config.json", tensors_.path(),
-          name);
+    CHECK(is_mask(bare), "{} has {}, which is not a parameter of the model in its config.json", tensors_.path(), name);
 }
 
 void HuggingFaceReader::check_tied(const std::string& head) const {
@@ -230,14 +225,14 @@ void HuggingFaceReader::check_tied(const std::string& head) const {
   for (int64_t row = 0; row < rows; row++) {
     tensors_.read(head, row * cols, 1, cols, a.data());
     tensors_.read(table.name, row * cols, 1, cols, b.data());
-    CHECK(a == b, "{}: row {} of {} differs from wte.weight; megalith ties the head to the token table",
+    CHECK(a == b, "{}: row {} of {} differs from wte.weight; in megalith's GPT-2 the head and the embedding are tied",
           tensors_.path(), row, head);
   }
 }
 
 const StoredParameter& HuggingFaceReader::stored(const std::string& name) const {
   const auto it = stored_.find(name);
-  CHECK(it != stored_.end(), "{} holds no {}", tensors_.path(), name);
+  CHECK(it != stored_.end(), "{} has no {}", tensors_.path(), name);
   return it->second;
 }
 

@@ -1,4 +1,4 @@
-// The export of hugging_face.h.
+// Writes the exports of hugging_face.h.
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,10 +15,10 @@
 namespace megalith {
 namespace {
 
-// A tensor of a folder: rows of a parameter of ours, stored as they are there.
+// A tensor to be written: rows of one of our parameters, in the order of the file.
 struct WrittenTensor {
   std::string name;
-  std::vector<int64_t> shape;  // ours
+  std::vector<int64_t> shape;  // our parameter's
   const StoredParameter* parameter;
   int64_t first_row = 0;
   bool head_by_head = false;
@@ -31,7 +31,7 @@ int64_t numel_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Checks that the source has the parameter, maybe in more rows, and returns its shape there.
+// Checks that the source has the parameter, possibly with more rows, and returns its shape there.
 std::vector<int64_t> shape_in(const TensorSource& source, const StoredParameter& p, const ExportForm& form) {
   std::vector<int64_t> found = source.shape(ours_of(p));
   const bool cut =
@@ -57,7 +57,7 @@ bool is_transposed(const std::string& family, const WrittenTensor& t) {
   return family == gpt2_family && t.parameter->transposed;
 }
 
-// Divides tensors into files of at most so many bytes, or of one tensor.
+// Divides tensors into files of at most form.most_bytes, or of one tensor.
 std::vector<WrittenTensors> files_of(WrittenTensors all, const ExportForm& form) {
   std::vector<WrittenTensors> files;
   size_t begin = 0;
@@ -79,7 +79,7 @@ std::string name_of_file(size_t number, size_t all) {
   return all == 1 ? "/model.safetensors" : fmt::format("/model-{:05}-of-{:05}.safetensors", number + 1, all);
 }
 
-// Puts the rows of q, k and v where GPT-NeoX has them.
+// Moves the rows of q, k and v to their places in GPT-NeoX.
 std::vector<float> sorted_by_heads(const std::vector<float>& data, const ModelConfig& model, int64_t rows) {
   std::vector<float> sorted(data.size());
   const int64_t width = std::ssize(data) / rows;
@@ -108,7 +108,7 @@ void write_tensors(TensorSource& source, const std::string& family, const ModelC
       weights.append(data.data(), numel);
       continue;
     }
-    std::vector<float> row(static_cast<size_t>(rows));  // one row of theirs is one column of ours
+    std::vector<float> row(static_cast<size_t>(rows));  // one row in the file is one column of ours
     for (int64_t i = 0; i < width; i++) {
       for (int64_t o = 0; o < rows; o++) row[static_cast<size_t>(o)] = data[static_cast<size_t>(o * width + i)];
       weights.append(row.data(), rows);
@@ -117,7 +117,7 @@ void write_tensors(TensorSource& source, const std::string& family, const ModelC
   weights.finish();
 }
 
-// Returns a model with its sizes written out and without what its choices leave unused: equal for equal models.
+// Returns a model with explicit sizes and without settings that have no effect, so that equal models compare equal.
 ModelConfig written_out(ModelConfig m) {
   m.feed_forward = m.features();
   m.key_value_heads = m.kv_heads();
@@ -136,11 +136,11 @@ ModelConfig written_out(ModelConfig m) {
   return m;
 }
 
-// Returns the model of a family that is nearest to one written out.
+// Returns the family's model that is nearest to such a model.
 ModelConfig nearest(const std::string& family, const ModelConfig& model) {
   if (family != gpt2_family)
     return written_out(decoder_shape(nlohmann::json(decoder_config(family, model)), "config.json"));
-  ModelConfig gpt2;  // whose choices are the defaults
+  ModelConfig gpt2;  // all its settings are defaults
   gpt2.layers = model.layers;
   gpt2.hidden = model.hidden;
   gpt2.heads = model.heads;
@@ -162,7 +162,7 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& model) {
                                    {"activation_function", "gelu_new"},
                                    {"layer_norm_epsilon", 1e-5},
                                    {"tie_word_embeddings", true}};
-  // Written even for no dropout: `transformers` would take 0.1.
+  // Written even without dropout: `transformers` would use 0.1.
   for (const char* key : hugging_face_dropouts) config[key] = model.dropout;
   return config;
 }
@@ -200,9 +200,8 @@ std::string exported_family(const ModelConfig& model) {
     if (fewest && keys.size() >= *fewest) continue;
     fewest = keys.size();
     refusal = fmt::format(
-        "model.{} = {}: no family that is written for `transformers` has such a model; the nearest, {}, has {}; our "
-        "own "
-        "commands read the checkpoint as it is",
+        "model.{} = {}: `transformers` has no model of this kind among the families that megalith exports; the "
+        "nearest, {}, has {}; megalith's own commands read the checkpoint",
         keys.front(), shape_value(exact, keys.front()), family, shape_value(near, keys.front()));
   }
   FAIL("{}", refusal);
@@ -235,7 +234,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   nlohmann::ordered_json config =
       family == gpt2_family ? gpt2_config(model) : decoder_config(family, written_out(model));
   config["torch_dtype"] = form.type == DType::f32 ? "float32" : "bfloat16";
-  // Written even for no token: `transformers` would take its own.
+  // Always written, since `transformers` would otherwise use its default.
   config["bos_token_id"] = form.generation.begin ? nlohmann::ordered_json(*form.generation.begin) : nullptr;
   config["eos_token_id"] = ends_as_json(form.generation.ends);
   if (end_of_documents) config["megalith"] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};

@@ -19,8 +19,8 @@ namespace {
 constexpr const char* format_name = "megalith checkpoint";
 constexpr int format_version = 1;
 
-// The file begins with its checksum, taken over the text with these digits as zeros, so that a reader can check it
-// before it parses anything, and others in two lines of Python.
+// The file begins with its checksum, taken over the text with zeros for these digits. So a reader can check it before
+// it parses anything, and another program in two lines of Python.
 constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
@@ -93,7 +93,7 @@ FileRecord file_from(const nlohmann::json& j) {
   int64_t position = 1;  // HDF5's own bytes come first
   for (const DatasetRecord& d : f.datasets) {
     CHECK(d.offset >= position && d.bytes() <= f.bytes && d.offset <= f.bytes - d.bytes(),
-          "dataset {} of {} at byte {} lies outside the file or over another", d.dataset, f.name, d.offset);
+          "dataset {} of {} at byte {} is outside the file or overlaps another", d.dataset, f.name, d.offset);
     position = d.offset + d.bytes();
   }
   return f;
@@ -102,7 +102,7 @@ FileRecord file_from(const nlohmann::json& j) {
 // JSON has no NaN and no infinity; the library would write null.
 void check_finite(const nlohmann::json& j, const std::string& path) {
   if (j.is_number_float())
-    CHECK(std::isfinite(j.get<double>()), "{} of the checkpoint's state is not finite: JSON cannot hold it", path);
+    CHECK(std::isfinite(j.get<double>()), "{} of the checkpoint's state is not finite: JSON cannot store it", path);
   if (j.is_structured())
     for (const auto& [key, value] : j.items()) check_finite(value, path + "/" + key);
 }
@@ -187,10 +187,9 @@ void check_still_there(const std::string& folder) {
   if (std::filesystem::exists(folder, error) || error) return;
   throw RemovedCheckpoint(
       __FILE__, __LINE__,
-      fmt::format(
-          "{} was removed while it was read, as a run removes checkpoints that newer ones replace; give the command "
-          "again, which takes the newest of a run folder, or have the run keep more (checkpoint.keep)",
-          folder));
+      fmt::format("{} was removed while it was read, since a run removes checkpoints that newer ones replace; run the "
+                  "command again, which uses the newest of a run folder, or let the run keep more (checkpoint.keep)",
+                  folder));
 }
 
 Manifest read_manifest(const std::string& folder) {
@@ -198,10 +197,10 @@ Manifest read_manifest(const std::string& folder) {
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(folder, error);
   CHECK(!error || means_absent(error), "cannot examine {}: {}", folder, error.message());
-  CHECK_INTACT(is_folder, "{} is not a folder; a checkpoint is one, named step-*", folder);
+  CHECK_INTACT(is_folder, "{} is not a folder; a checkpoint is a folder named step-*", folder);
   const bool exists = std::filesystem::exists(path, error);
   CHECK(!error || means_absent(error), "cannot examine {}: {}", path, error.message());
-  CHECK_INTACT(exists, "{} is absent: the folder is not a checkpoint, or is unfinished", path);
+  CHECK_INTACT(exists, "{} is missing: the folder is not a checkpoint, or is unfinished", path);
   Manifest manifest = manifest_from_text(read_file(path), path);
   const auto step = step_of_folder(folder);
   CHECK_INTACT(!step || *step == manifest.step,
@@ -216,7 +215,7 @@ void check_files(const std::string& folder, const Manifest& manifest) {
     const auto kind = std::filesystem::status(path, error).type();
     if (kind == std::filesystem::file_type::not_found)
       error = std::make_error_code(std::errc::no_such_file_or_directory);
-    CHECK_INTACT(!means_absent(error), "{} of the checkpoint is absent: {}", path, error.message());
+    CHECK_INTACT(!means_absent(error), "{} of the checkpoint is missing: {}", path, error.message());
     CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
     CHECK_INTACT(kind == std::filesystem::file_type::regular, "{} of the checkpoint is not a plain file", path);
     const auto bytes = std::filesystem::file_size(path, error);
@@ -227,7 +226,7 @@ void check_files(const std::string& folder, const Manifest& manifest) {
 
 std::string what_is_not_finite(const Manifest& manifest) {
   int64_t values = 0;
-  std::vector<std::string> tensors;  // in the order of the files
+  std::vector<std::string> tensors;  // file by file
   for (const FileRecord& f : manifest.files)
     for (const DatasetRecord& d : f.datasets) {
       if (d.not_finite == 0) continue;

@@ -18,9 +18,9 @@ struct DatasetRecord {
   TensorShard shard;
   DType dtype = DType::f32;
   std::string dataset;     // path in the HDF5 file
-  int64_t offset = 0;      // of its first byte in the file
+  int64_t offset = 0;      // its first byte in the file
   uint64_t checksum = 0;   // XXH3-64 of its bytes
-  int64_t not_finite = 0;  // infinite or NaN elements; 0 also if nobody counted them
+  int64_t not_finite = 0;  // infinite or NaN elements; 0 also if they were not counted
   int64_t bytes() const { return shard.numel() * size_of(dtype); }
   bool operator==(const DatasetRecord&) const = default;
 };
@@ -33,33 +33,34 @@ struct FileRecord {
   bool operator==(const FileRecord&) const = default;
 };
 
-// One line of text, for sending a record from the rank that wrote the file. Parsing throws Error on anything else.
+// One line of text, which the rank that wrote the file sends. Parsing throws Error on anything else.
 std::string to_text(const FileRecord& record);
 FileRecord file_record_from_text(const std::string& text);
 
 struct Manifest {
   int64_t step = 0;                                 // updates completed
-  nlohmann::json state = nlohmann::json::object();  // the trainer's: samples consumed, config, model, ...
+  nlohmann::json state = nlohmann::json::object();  // the trainer's state: samples consumed, config, model, ...
   std::vector<FileRecord> files;                    // ascending by name
 };
 
-// The text of manifest.json, which contains its own checksum, and back. `path` names the file in messages.
-// manifest_from_text throws Error on any changed byte, an unknown format, and contradictions: no files, counts below 0,
-// datasets that overlap or lie outside their file.
+// Returns the text of manifest.json, which contains its own checksum, and reads it back. `path` names the file in
+// messages. manifest_from_text throws Error on any changed byte, an unknown format, and contradictions: no files,
+// counts below 0, datasets that overlap or exceed their file.
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
-// A checkpoint that was there is gone: its run has removed it since.
+// A checkpoint that existed is gone: its run has removed it since.
 class RemovedCheckpoint : public Error {
  public:
   using Error::Error;
 };
 
-// RemovedCheckpoint where the folder is not there.
+// Throws RemovedCheckpoint if the folder does not exist.
 void check_still_there(const std::string& folder);
 
-// Returns what `read` reads of the checkpoint in a folder that was there. RemovedCheckpoint in place of any Error once
-// it is not: a run beside this process may remove checkpoints (checkpoint.keep), which is not damage.
+// Returns the result of `read`, which reads the checkpoint in a folder that existed. If the folder is gone after an
+// Error, throws RemovedCheckpoint instead: a running job may remove old checkpoints (checkpoint.keep), which is not
+// damage.
 template <class Read>
 auto while_there(const std::string& folder, const Read& read) {
   try {
@@ -70,17 +71,17 @@ auto while_there(const std::string& folder, const Read& read) {
   }
 }
 
-// Reads folder/manifest.json; CorruptFile if it is absent, not intact, or of another step than the folder's name says.
+// Reads folder/manifest.json; CorruptFile if it is absent, damaged, or of a step other than that in the folder's name.
 Manifest read_manifest(const std::string& folder);
 
-// Throws CorruptFile, naming the first bad file, unless every file is there with its size.
+// Throws CorruptFile, naming the first bad file, unless every file exists with its size.
 void check_files(const std::string& folder, const Manifest& manifest);
 
 // Returns "3 values that are not finite, in h.0.ln_1.weight and 4 more tensors"; "" if none is known.
 std::string what_is_not_finite(const Manifest& manifest);
 
 // Throws CorruptFile, naming the tensor and the first missing elements, unless the files together hold every element of
-// every tensor they mention, under one shape each.
+// every tensor they mention, each with one shape.
 void check_complete(const Manifest& manifest);
 
 }  // namespace megalith

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 constexpr const char *config_name = "/adapter_config.json", *weights_name = "/adapter_model.safetensors";
 
-// A tensor of PEFT's: rows of a parameter of ours.
+// One of PEFT's tensors, as rows of one of our parameters.
 struct PeftTensor {
   std::string name, ours;
   int64_t first_row, rows, cols;
@@ -32,7 +32,7 @@ std::string ours_of(int64_t layer, const std::string& linear, std::string_view m
   return fmt::format("{}h.{}.{}{}", parameters_path, layer, linear, matrix);
 }
 
-// Features that go into a layer.
+// Returns the number of input features of a layer.
 int64_t inputs_of(const AdapterModule& module, const ModelConfig& model) {
   if (module.linear == "attn.c_proj") return model.heads * model.size_of_head();
   return module.linear == "mlp.c_proj" ? model.features() : model.hidden;
@@ -77,18 +77,18 @@ int64_t row_of(const PeftTensor& t, const ModelConfig& model, int64_t row) {
 
 }  // namespace
 
-// The keys that change what an adapter computes.
+// Checks the keys that change what an adapter computes.
 void check_peft_config(std::string_view text, const std::string& path, const AdapterConfig& here) {
   Json config;
   try {
     config = parse_json(text);
   } catch (const Json::exception& e) {
-    FAIL("{} is no JSON: {}", path, e.what());
+    FAIL("{} is not JSON: {}", path, e.what());
   }
   CHECK(config.is_object() && config.value("peft_type", Json()) == "LORA",
-        "{}: peft_type = {}; megalith trains LORA only", path,
+        "{}: peft_type = {}; megalith trains only LORA", path,
         config.is_object() ? json_text(config.value("peft_type", Json())) : "none");
-  // All but those that are read below and those that do nothing to what an adapter computes.
+  // All keys except those read below and those without an effect on the adapter.
   static const std::set<std::string> known{"peft_type",
                                            "r",
                                            "lora_alpha",
@@ -114,25 +114,24 @@ void check_peft_config(std::string_view text, const std::string& path, const Ada
                                            "qalora_group_size",
                                            "runtime_config"};
   CHECK(!config.contains("bias") || config["bias"].is_null() || config["bias"] == "none",
-        "{}: bias = {}; megalith reads adapters with \"none\" only", path, json_text(config["bias"]));
+        "{}: bias = {}; megalith reads only adapters with \"none\"", path, json_text(config["bias"]));
   const std::string other = unknown_key(config, [](const std::string& key) { return known.contains(key); });
-  CHECK(other.empty(),
-        "{}: {} = {}; megalith reads plain LoRA, without this key, which changes what an adapter computes", path, other,
-        json_text(config[other]));
-  // Other words are of ways that change the base's weights as well (PiSSA, OLoRA, CorDA, LoftQ).
+  CHECK(other.empty(), "{}: {} = {}; megalith reads plain LoRA, without this key, which changes the adapter's results",
+        path, other, json_text(config[other]));
+  // Other values also change the base's weights (PiSSA, OLoRA, CorDA, LoftQ).
   const Json begun = config.value("init_lora_weights", Json(true));
-  CHECK(
-      !begun.is_string() || begun == "gaussian" || begun == "eva" || begun == "orthogonal",
-      "{}: init_lora_weights = {}, whose adapters belong to a base that was changed for them; megalith reads those of "
-      "an unchanged base",
-      path, json_text(begun));
+  CHECK(!begun.is_string() || begun == "gaussian" || begun == "eva" || begun == "orthogonal",
+        "{}: init_lora_weights = {}: such adapters belong to a base that was changed for them; megalith reads adapters "
+        "of an unchanged base",
+        path, json_text(begun));
   const auto number = [&](const char* key) {
-    CHECK(config.contains(key) && config[key].is_number(), "{}: {} is no number", path, key);
+    CHECK(config.contains(key) && config[key].is_number(), "{}: {} is not a number", path, key);
     return config[key].get<double>();
   };
-  CHECK(number("r") == static_cast<double>(here.rank), "{}: r = {}, and adapter.rank = {}; set that", path,
+  CHECK(number("r") == static_cast<double>(here.rank), "{}: r = {}, but adapter.rank = {}; set adapter.rank to r", path,
         json_text(config["r"]), here.rank);
-  CHECK(number("lora_alpha") == here.alpha, "{}: lora_alpha = {}, and adapter.alpha = {}; set that", path,
+  CHECK(number("lora_alpha") == here.alpha,
+        "{}: lora_alpha = {}, but adapter.alpha = {}; set adapter.alpha to lora_alpha", path,
         json_text(config["lora_alpha"]), here.alpha);
 }
 
@@ -170,20 +169,21 @@ MemorySource read_peft(const std::string& folder, const ModelConfig& model) {
   for (const auto& [name, shape] : shapes_of(tensors))
     all[name] = {shape, std::vector<float>(static_cast<size_t>(shape[0] * shape[1]))};
   for (const PeftTensor& t : tensors) {
-    CHECK(unclaimed.erase(t.name) == 1, "{} holds no {}, which adapter.target_modules names", file.path(), t.name);
+    CHECK(unclaimed.erase(t.name) == 1, "{} has no {}, which adapter.target_modules names", file.path(), t.name);
     const std::vector<int64_t>& found = file.entry(t.name).shape;
     CHECK((found == std::vector{t.rows, t.cols}), "{}: {} has shape ({}), expected ({}, {})", file.path(), t.name,
           fmt::join(found, ", "), t.rows, t.cols);
     std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
     file.read(t.name, 0, 1, t.rows * t.cols, values.data());
     CHECK(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
-          "{}: {} has values that are not finite; take adapters from before that", file.path(), t.name);
+          "{}: {} has values that are not finite; use an earlier checkpoint of these adapters", file.path(), t.name);
     float* to = all[t.ours].values.data() + t.first_row * t.cols;
     for (int64_t row = 0; row < t.rows; row++)
       std::copy_n(values.data() + row_of(t, model, row) * t.cols, t.cols, to + row * t.cols);
   }
-  CHECK(unclaimed.empty(), "{} holds {}, for which this run has no adapter; set adapter.target_modules as there",
-        file.path(), *unclaimed.begin());
+  CHECK(unclaimed.empty(),
+        "{} has {}, for which this run has no adapter; set adapter.target_modules to the same layers", file.path(),
+        *unclaimed.begin());
   return MemorySource(std::move(all));
 }
 

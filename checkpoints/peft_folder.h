@@ -13,7 +13,7 @@
 
 namespace megalith {
 
-// Serves tensors that are in memory.
+// Serves tensors in memory.
 class MemorySource : public TensorSource {
  public:
   struct Values {
@@ -37,12 +37,12 @@ bool is_peft_folder(const std::string& folder);
 void check_peft_config(std::string_view text, const std::string& path, const AdapterConfig& here);
 
 // Reads the adapters of a model with [adapter], under our names, "parameters/h.0.attn.c_attn.lora_A.weight". Error,
-// with both values: another rank, alpha or other layers than the model has, and what PEFT can say and [adapter] cannot,
+// with both values: rank, alpha or layers that differ from the model's, and settings that [adapter] does not have, such
 // as DoRA, ranks by layer, trained biases.
 MemorySource read_peft(const std::string& folder, const ModelConfig& model);
 
-// Writes them for PeftModel.from_pretrained; the source has them under our names. `base` is the folder of the base in
-// adapter_config.json. An existing file of these names is an Error before anything is written.
+// Writes the adapters for PeftModel.from_pretrained; the source has them under our names. `base` is the folder of the
+// base model in adapter_config.json. If a file of these names exists, Error before anything is written.
 void export_peft(TensorSource& source, const ModelConfig& model, const std::string& base, const std::string& folder);
 
 }  // namespace megalith

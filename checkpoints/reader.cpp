@@ -21,7 +21,7 @@ std::string damage(const std::string& path, const std::string& what, uint64_t fo
   return fmt::format("{}: {} is damaged: checksum {}, expected {}", path, what, hex(found), hex(expected));
 }
 
-// Prints the state with the config, a text in it, line by line.
+// Prints the state; the config, a text in it, comes line by line.
 std::string text_of_state(nlohmann::json state) {
   std::string config;
   if (const auto text = state.find("config"); text != state.end() && text->is_string()) {
@@ -33,7 +33,7 @@ std::string text_of_state(nlohmann::json state) {
   return fmt::format("state {}\n{}", json_text(state, 1), config);
 }
 
-// Lists members of an object without lists or objects as "name = value", in lines of their own width.
+// Lists members of an object without lists or objects as "name = value", in aligned lines.
 std::string members_in_lines(const nlohmann::json& object) {
   constexpr size_t indent = 23, width = 100;
   std::string text;
@@ -98,7 +98,7 @@ CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder),
 
 const DatasetRecord& CheckpointReader::first_of(const std::string& name) const {
   const auto it = sources_.find(name);
-  CHECK(it != sources_.end(), "{} holds no tensor {}; is it a checkpoint of another model?", folder_, name);
+  CHECK(it != sources_.end(), "{} has no tensor {}; is it a checkpoint of another model?", folder_, name);
   return *it->second[0].record;
 }
 
@@ -126,7 +126,7 @@ void CheckpointReader::read(const TensorShard& wanted, float* out) {
     copies.emplace_back(&s, std::move(runs));
   }
   const std::vector<Interval> missing = gaps(std::move(covered), wanted.numel());
-  CHECK_INTACT(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
+  CHECK_INTACT(missing.empty(), "{} does not have elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
                describe(wanted));
   const int64_t chunk = std::clamp(wanted.numel(), least_chunk, most_chunk);
   while_there(folder_, [&] {
@@ -161,7 +161,7 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
   const int64_t size = size_of(record.dtype);
   std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin) * size));
   Checksum checksum;
-  size_t next = 0;  // the first run not copied completely
+  size_t next = 0;  // the first run that is not copied completely
   for (int64_t position = begin; position < end;) {
     const int64_t count = std::min(chunk_elements, end - position);
     open_->read(record.offset + position * size, chunk.data(), count * size);
@@ -183,9 +183,9 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
 
 namespace {
 
-// HDF5 finds what the manifest says and nothing else if the file has the structure that HDF5 writes for its datasets.
-// So that is written again and compared; the library, which an altered file may crash, reads none. Returns what
-// differs.
+// If the file has the structure that HDF5 writes for its datasets, HDF5 finds exactly what the manifest describes. So
+// that structure is written again and compared. The library, which an altered file may crash, never reads the file.
+// Returns the difference, or "".
 std::string layout_difference(const File& file, const FileRecord& record) try {
   std::vector<uint64_t> checksums;
   int64_t bytes = record.bytes;
@@ -239,8 +239,8 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
   }
   if (const std::string difference = layout_difference(file, record); !difference.empty())
     report.damaged.push_back(fmt::format(
-        "{}: the HDF5 structure is not what HDF5 writes for the datasets of the manifest ({}): it may have been "
-        "altered on purpose; copy the checkpoint with megalith checkpoint reshard before others open it",
+        "{}: the HDF5 structure differs from the one that HDF5 writes for the datasets of the manifest ({}): it may "
+        "have been altered on purpose; copy the checkpoint with megalith checkpoint reshard before others open it",
         path, difference));
 }
 
@@ -257,7 +257,7 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   };
   guard([&] {
     const Manifest manifest = read_manifest(folder);
-    // Only for files of the right size: a manifest cannot ask for more work than they hold.
+    // Only for files of the right size: a manifest cannot demand more work than they hold.
     const size_t before = report.damaged.size();
     guard([&] { check_files(folder, manifest); });
     if (report.damaged.size() == before)
@@ -300,7 +300,7 @@ std::string describe_checkpoint(const std::string& folder, bool all) {
                      not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
                      counted(bytes, "byte"), counted(shards.size(), "tensor"), counted(elements, "element"),
                      fmt::join(types, " and "), all ? text_of_state(manifest.state) : outline_of_state(manifest.state),
-                     all ? table : outline_of_tensors(tensors) + "all of it: --all\n");
+                     all ? table : outline_of_tensors(tensors) + "to print everything: --all\n");
 }
 
 }  // namespace megalith

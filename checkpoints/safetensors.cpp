@@ -10,7 +10,7 @@
 namespace megalith {
 namespace {
 
-constexpr int64_t length_bytes = 8;              // size of the header's length, before it
+constexpr int64_t length_bytes = 8;              // bytes of the header's length, at the beginning of the file
 constexpr int64_t largest_header = 100'000'000;  // the limit of the format's own readers
 constexpr int64_t largest_tensor = int64_t{1} << 56;
 
@@ -58,8 +58,8 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
         "{}: tensor {} has offsets {}", path, name, json_text(offsets));
   const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>(),
              size = static_cast<uint64_t>(bytes - start);
-  CHECK(begin <= end && end <= size, "{}: tensor {} lies at [{}, {}) of {} bytes: the file is truncated or damaged",
-        path, name, begin, end, size);
+  CHECK(begin <= end && end <= size, "{}: tensor {} is at [{}, {}) of {} bytes: the file is truncated or damaged", path,
+        name, begin, end, size);
   e.begin = start + static_cast<int64_t>(begin);
   e.end = start + static_cast<int64_t>(end);
   const int64_t element = element_bytes(e.dtype);
@@ -101,12 +101,12 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
           *name, e->begin, position);
     position = e->end;
   }
-  CHECK(position == bytes, "{} has {} bytes, and its tensors end at {}", path, bytes, position);
+  CHECK(position == bytes, "{} has {} bytes, but its tensors end at {}", path, bytes, position);
 }
 
 const SafeTensors::Entry& SafeTensors::entry(const std::string& name) const {
   const auto it = entries_.find(name);
-  CHECK(it != entries_.end(), "{} holds no tensor {}", path(), name);
+  CHECK(it != entries_.end(), "{} has no tensor {}", path(), name);
   return it->second;
 }
 

@@ -14,7 +14,7 @@
 namespace megalith {
 
 // A file, memory-mapped for reading. Opening checks the header, that the tensors fill the file without gap or overlap,
-// and that their sizes match shape and type. The file must not be changed meanwhile.
+// and that their sizes match shape and type. The file must not change while it is open.
 class SafeTensors {
  public:
   struct Entry {
@@ -40,7 +40,7 @@ class SafeTensors {
 };
 
 // Writes a new file of F32 or BF16 tensors, in the order declared, under a temporary name until finish(). Never
-// overwrites; a writer destroyed before finish() leaves nothing.
+// overwrites; a writer destroyed before finish() leaves no file.
 class SafeTensorsWriter {
  public:
   struct Declared {
@@ -55,8 +55,8 @@ class SafeTensorsWriter {
  private:
   NewFile file_;
   DType type_;
-  int64_t position_ = 0;  // in the file
-  int64_t bytes_ = 0;     // of the file
+  int64_t position_ = 0;  // position in the file
+  int64_t bytes_ = 0;     // the file's size
 };
 
 }  // namespace megalith

@@ -55,7 +55,7 @@ std::map<std::string, std::string> safetensors_index(std::string_view text, cons
   try {
     const nlohmann::json index = parse_json(text);
     CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
-          "{} has no weight_map, which says in which file each tensor is; copy it again", path);
+          "{} has no weight_map, which maps tensors to files; copy it again", path);
     for (const auto& [name, file] : index["weight_map"].items()) {
       CHECK(file.is_string(), "{}: the file of {} is {}", path, name, json_text(file));
       const auto in_folder = file.get<std::string>();
@@ -85,14 +85,14 @@ SafeTensorsFolder::SafeTensorsFolder(const std::string& folder) {
   const std::vector<std::string> others = weight_files(folder);
   const auto is_safe = [](const std::string& name) { return name.ends_with(".safetensors"); };
   CHECK(std::none_of(others.begin(), others.end(), is_safe),
-        "{} has no model.safetensors and no model.safetensors.index.json, which lists several files; it has {}: rename "
-        "it if it is the whole model, or copy what is missing",
+        "{} has neither model.safetensors nor model.safetensors.index.json, which lists several files; it has {}: "
+        "rename it if it is the whole model, or copy the missing files",
         folder, fmt::join(others, ", "));
   FAIL(
-      "{}{} is absent{}; make it where transformers is: python3 -c \"from transformers import AutoModelForCausalLM as "
-      "A; A.from_pretrained('{}').save_pretrained('{}', safe_serialization=True)\"",
-      folder, single_file, others.empty() ? "" : fmt::format(", and {} cannot be read here", fmt::join(others, ", ")),
-      folder, folder);
+      "{}{} is missing{}; write it on a machine with transformers: python3 -c \"from transformers import "
+      "AutoModelForCausalLM as A; A.from_pretrained('{}').save_pretrained('{}', safe_serialization=True)\"",
+      folder, single_file,
+      others.empty() ? "" : fmt::format(", and megalith does not read {}", fmt::join(others, ", ")), folder, folder);
 }
 
 void SafeTensorsFolder::open(const std::string& path) {
@@ -110,28 +110,25 @@ void SafeTensorsFolder::open_listed(const std::string& folder) {
   std::vector<std::string> missing;
   for (const auto& [file, tensors] : tensors_of)
     if (!exists(folder + "/" + file)) missing.push_back(fmt::format("{} ({})", file, counted(tensors, "tensor")));
-  CHECK(missing.empty(),
-        "{}: of the {} files that model.safetensors.index.json lists, {} missing: {}; copy what is "
-        "missing",
+  CHECK(missing.empty(), "{}: of the {} files that model.safetensors.index.json lists, {} missing: {}; copy them",
         folder, tensors_of.size(), missing.size() == 1 ? "1 is" : fmt::format("{} are", missing.size()),
         fmt::join(missing, ", "));
   for (const auto& [file, tensors] : tensors_of) open(folder + "/" + file);
   for (const auto& [name, file] : listed) {
     const auto found = file_of_.find(name);
     CHECK(found != file_of_.end() && found->second->path() == folder + "/" + file,
-          "{} says that {} is in {}, and it is {}; the files do not belong together: copy all of them again", path_,
-          name, file, found == file_of_.end() ? "in none of them" : "in " + found->second->path());
+          "{} lists {} in {}, but it is {}; the files do not belong together: copy all of them again", path_, name,
+          file, found == file_of_.end() ? "in none of them" : "in " + found->second->path());
   }
   for (const auto& [name, file] : file_of_)
     CHECK(listed.contains(name),
-          "{} holds {}, which {} does not list; the files do not belong together: copy all of "
-          "them again",
-          file->path(), name, path_);
+          "{} has {}, which {} does not list; the files do not belong together: copy all of them again", file->path(),
+          name, path_);
 }
 
 const SafeTensors& SafeTensorsFolder::file(const std::string& name) const {
   const auto found = file_of_.find(name);
-  CHECK(found != file_of_.end(), "{} holds no tensor {}", path_, name);
+  CHECK(found != file_of_.end(), "{} has no tensor {}", path_, name);
   return *found->second;
 }
 

@@ -17,12 +17,12 @@ std::vector<std::string> weight_files(const std::string& folder);
 // Returns whether the folder has safetensors weights.
 bool has_safetensors(const std::string& folder);
 
-// Returns the file of each tensor, from the text of an index; `path` names the index in messages. Errors: no JSON
+// Returns the file of each tensor, from the text of an index; `path` names the index in messages. Errors: not a JSON
 // object, no weight_map, a file outside the folder.
 std::map<std::string, std::string> safetensors_index(std::string_view text, const std::string& path);
 
-// Opens all files and checks their headers. Errors: a folder without weights, naming those that it has in other
-// formats; a file that the index lists and that is missing; a tensor that is not where the index says, or not in it.
+// Opens all files and checks their headers. Errors: a folder without weights, naming its files in other formats; a
+// missing file that the index lists; a tensor that is not where the index says, or not in the index.
 class SafeTensorsFolder {
  public:
   explicit SafeTensorsFolder(const std::string& folder);

@@ -159,7 +159,7 @@ std::string CheckpointStore::publish(const std::string& folder, Manifest manifes
     check_complete(manifest);
 
     write_file(folder + "/manifest.json", to_text(manifest));
-    if (std::error_code ignored; fs::exists(fs::symlink_status(target, ignored))) {  // or a link to nothing
+    if (std::error_code ignored; fs::exists(fs::symlink_status(target, ignored))) {  // also a link without a target
       CHECK(!why_of_no_use(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
       set_aside(target);
     }

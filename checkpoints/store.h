@@ -1,10 +1,10 @@
 // The checkpoints of one directory: listed, read (CheckpointReader, by path), published and removed. A checkpoint is
-// complete when its manifest is intact and of the step in the folder's name, and every file it lists is there with its
-// size; a crash can break nothing else, and this is cheap to check. Damage inside the files is found when they are read
+// complete if its manifest is intact and of the step in the folder's name, and every file it lists exists with its
+// size. A crash can break nothing else, and this is cheap to check. Damage inside the files is found when they are read
 // (reader.h).
 //
 // A complete checkpoint whose manifest counts non-finite values is unusable: it is skipped like an incomplete one, and
-// moved aside when a new one of its step is saved; by its own path it can be read.
+// moved aside when a new one of its step is saved. It can still be read by its own path.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace megalith {
 
-// Returns 100 for DIR/step-00000100; nothing for other names.
+// Returns 100 for DIR/step-00000100; nullopt for other names.
 std::optional<int64_t> step_of_folder(const std::string& folder);
 
 struct SkippedCheckpoint {
   std::string path;
   std::string reason;  // a sentence with the file and the numbers
-  bool published;      // a step-*; else an unfinished folder that a crash left
+  bool published;      // true: a step-* folder; false: an unfinished folder that a crash left
 };
 
 struct CheckpointListing {
@@ -36,41 +36,42 @@ struct CheckpointListing {
 
 struct Pruned {
   std::vector<std::string> removed;
-  std::vector<std::string> failures;  // a sentence for each folder that stays
+  std::vector<std::string> failures;  // one sentence for each folder that could not be removed
 };
 
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string directory) : directory_(std::move(directory)) {}
-  // A run's.
+  // The checkpoints of a run.
   explicit CheckpointStore(const CheckpointConfig& config) : CheckpointStore(config.directory) {}
 
   // DIR/step-00000100
   std::string path_of(int64_t step) const;
 
-  // A missing directory has no checkpoints. Error if a directory or file cannot be examined: it may be intact.
+  // Lists the directory; if it is missing, the lists are empty. Error if a directory or file cannot be examined: it may
+  // be intact.
   CheckpointListing list() const;
   // Returns the usable checkpoints, newest first.
   std::vector<std::string> usable() const { return list().complete; }
   // Returns the checkpoints of earlier steps from which this step can be repeated, newest first, including non-finite
-  // and suspect ones; of one step, suspect ones come last.
+  // and suspect ones. Of one step, suspect ones come last.
   std::vector<std::string> before(int64_t step) const;
 
-  // Creates the directory if needed and, in it, the folder for the rank files; removes what an earlier crash left
-  // there. Error if a complete checkpoint of this step exists.
+  // Creates the directory if needed and, in it, the folder for the rank files. Removes leftovers of an earlier crash.
+  // Error if a complete checkpoint of this step exists.
   std::string begin(int64_t step) const;
   // Checks that the files are in the folder that begin() made and hold every element of every tensor, writes the
-  // manifest and renames the folder. Renames an incomplete or damaged folder in the way to step-00000100.damaged-K; a
-  // complete one is an Error. After an Error nothing is published, and `folder` is removed. Returns the checkpoint's
-  // path.
+  // manifest and renames the folder. If an incomplete or damaged folder has the name already, it is renamed to
+  // step-00000100.damaged-K; if a complete one has it, Error. After an Error nothing is published, and `folder` is
+  // removed. Returns the checkpoint's path.
   std::string publish(const std::string& folder, Manifest manifest) const;
 
-  // Removes a checkpoint, or the folder of an unfinished one, if it is there. A crash half way leaves no checkpoint.
+  // Removes a checkpoint, or an unfinished one's folder, if it exists. A crash in between leaves no checkpoint.
   void remove(const std::string& path) const;
   // Removes usable checkpoints beyond the `keep` newest (0: keeps all), except those of the steps that `needed` selects
-  // from all their steps, and what earlier crashes left unfinished. Other step-* folders are neither counted nor
-  // removed. Must not run while a checkpoint is being written to the directory. A folder that cannot be removed
-  // (another process has it open on a network file system, say) stays for the next prune.
+  // from all their steps. Also removes unfinished folders of earlier crashes. Other step-* folders are neither counted
+  // nor removed. Must not run while a checkpoint is being written to the directory. A folder that cannot be removed
+  // (for example because another process has it open on a network file system) stays for the next prune.
   using Needed = std::function<std::set<int64_t>(const std::set<int64_t>& steps)>;
   Pruned prune(int64_t keep, const Needed& needed = {}) const;
 
@@ -83,8 +84,8 @@ class CheckpointStore {
 // Returns why the folder is not a complete checkpoint of finite values, or "". Error if it cannot be examined.
 std::string why_of_no_use(const std::string& folder);
 
-// Renames a checkpoint to <folder>.damaged-K or .suspect-K, so that it is neither used nor counted nor blocks a new one
-// of its step. Returns the new path.
+// Renames a checkpoint to <folder>.damaged-K or .suspect-K, so that it is no longer used or counted, and does not block
+// a new one of its step. Returns the new path.
 enum class Aside { damaged, suspect };
 std::string set_aside(const std::string& folder, Aside as = Aside::damaged);
 

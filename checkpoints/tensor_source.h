@@ -21,7 +21,7 @@ class TensorSource {
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // Error if absent
 
   // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is incomplete or damaged;
-  // `out` is undefined then. Not thread-safe.
+  // the contents of `out` are then undefined. Not thread-safe.
   virtual void read(const TensorShard& wanted, float* out) = 0;
 };
 

@@ -77,7 +77,7 @@ FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<
     element_bytes += record.datasets.back().bytes();
   }
 
-  // A full disk, or a limit on files, is detected before anything is read and before HDF5 meets it.
+  // Detects a full disk, or a limit on files, before anything is read and before HDF5 could meet it.
   NewFile file(folder + "/" + record.name);
   file.reserve(element_bytes);
   if (!laid_out_ || laid_out_->datasets != record.datasets) laid_out_ = std::make_unique<LaidOut>(record.datasets);
@@ -88,7 +88,7 @@ FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<
   LargeWrite large(file, memory_);
   for (size_t i = 0; i < stored.size(); i++) {
     DatasetRecord& d = record.datasets[i];
-    large.append_zeros(d.offset - large.bytes());  // the structure goes here last, since it needs the checksums
+    large.append_zeros(d.offset - large.bytes());  // the structure is written here last, since it needs the checksums
     d.checksum = append_elements(*stored[i], part_, d, large);
     checksums.push_back(d.checksum);
   }

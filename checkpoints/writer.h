@@ -28,13 +28,13 @@
 
 namespace megalith {
 
-// Starts the HDF5 library and lays out a small file, so that what it lacks (memory, under ulimit -v) is said before a
-// run begins and not at its first save. Error: it does not start.
+// Starts the HDF5 library and lays out a small file, so that a lack of memory (under ulimit -v) is reported before a
+// run begins and not at its first save. Error: the library does not start.
 void start_hdf5();
 
 struct ShardToWrite {
   // show(begin, end, use) calls use(p) with elements [begin, end) of the shard, of its type, valid during the call. It
-  // is called for one range after another, so that elements may lie where the host cannot read them.
+  // is called for one range after another, so that elements may be in memory that the host cannot read.
   using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const void*)>& use)>;
 
   ShardToWrite(TensorShard p, DType type, Show s) : shard(std::move(p)), dtype(type), show(std::move(s)) {}
@@ -51,15 +51,15 @@ struct ShardToWrite {
 // Writes ranks' files one after another. Reuses its memory, and the layout of equal shards.
 class RankFileWriter {
  public:
-  // The default number of elements asked for at a time.
+  // The default number of elements requested at a time.
   static constexpr int64_t usual_part = int64_t{4} << 20;
   explicit RankFileWriter(int64_t part = usual_part);
   ~RankFileWriter();
 
-  // Returns the memory that a writer takes once it writes.
+  // Returns the memory that a writer takes while it writes.
   static constexpr int64_t bytes(int64_t part) { return 2 * part * int64_t{sizeof(float)}; }
 
-  // Writes folder/rank-<rank>.h5; the record counts each shard's non-finite elements, which are written like all
+  // Writes folder/rank-<rank>.h5. The record counts each shard's non-finite elements, which are written like all
   // others. A tensor may have several shards; empty shards are left out; the file may be empty. After an Error no file
   // of this rank is left in the folder. Never waits for another rank.
   FileRecord write(const std::string& folder, int rank, std::span<const ShardToWrite> shards);
@@ -68,7 +68,7 @@ class RankFileWriter {
   struct LaidOut;
 
   const int64_t part_;
-  std::unique_ptr<LaidOut> laid_out_;  // of the last file, or null
+  std::unique_ptr<LaidOut> laid_out_;  // the last file's, or null
   DirectMemory memory_;
 };
 

@@ -10,7 +10,7 @@
 namespace megalith {
 namespace {
 
-// Returns the words of an option that is one or a list.
+// Returns the words of an option that is a single word or a list.
 std::vector<std::string> words_of_lines(const std::string& text) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin < text.size();) {
@@ -21,7 +21,7 @@ std::vector<std::string> words_of_lines(const std::string& text) {
   return words;
 }
 
-// Compares a name with one that has any number of *, each for any characters.
+// Compares a name with a pattern in which each * matches any characters.
 bool fits(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
   if (pattern.front() != '*')
@@ -91,7 +91,7 @@ std::vector<AdapterModule> adapted_modules(const ModelConfig& model) {
     if (found) continue;
     std::vector<std::string> known;
     for (const AdapterModule& module : all) known.push_back(module.path.substr(module.path.find('.') + 1));
-    FAIL("adapter.target_modules names {}, which is no linear layer of this model; it has {}", word,
+    FAIL("adapter.target_modules names {}, which is not a linear layer of this model; it has {}", word,
          fmt::join(known, ", "));
   }
   std::vector<AdapterModule> adapted;
@@ -113,8 +113,9 @@ std::string freeze_problem(const std::string& freeze, const std::vector<std::str
   for (const std::string& word : words_of_lines(freeze))
     if (std::ranges::none_of(names, [&](const std::string& name) { return names_parameter(word, name); }))
       return fmt::format(
-          "names {}, which is no parameter of this model and no kind of them; the kinds are embeddings, attention, "
-          "feed_forward, norms, biases and head, and names are those of megalith checkpoint inspect, as h.0.*",
+          "names {}, which is neither a parameter of this model nor a kind of parameters; the kinds are embeddings, "
+          "attention, feed_forward, norms, biases and head, and names are those of megalith checkpoint inspect, as "
+          "h.0.*",
           word);
   return "";
 }
@@ -122,18 +123,18 @@ std::string freeze_problem(const std::string& freeze, const std::vector<std::str
 std::optional<Problem> trained_problem(const Config& config) {
   if (!config.adapter.in_use()) {
     if (!config.adapter.init_from.empty())
-      return problem(
-          config, "adapter.init_from",
-          "has no use with adapter.rank = 0, which trains all weights; set the rank of these adapters there, "
-          "or leave it empty");
+      return problem(config, "adapter.init_from",
+                     "has no effect with adapter.rank = 0, which trains all weights; set the rank of these adapters "
+                     "there, or leave it empty");
     if (config.train.freeze.empty() || config.precision.compute != ComputeType::fp16) return {};
     return problem(config, "train.freeze",
-                   "keeps weights in the type of precision.compute = \"fp16\", which checkpoints do not hold; set bf16 "
-                   "or fp32 there");
+                   "keeps weights in the type of precision.compute = \"fp16\", which checkpoints cannot store; set "
+                   "bf16 or fp32 there");
   }
   if (!config.train.freeze.empty())
     return problem(config, "train.freeze",
-                   "has no use with adapter.rank = {}: all but the adapters is frozen; empty it", config.adapter.rank);
+                   "has no effect with adapter.rank = {}, which freezes all but the adapters; leave it empty",
+                   config.adapter.rank);
   try {
     ModelConfig model = config.model;
     model.adapter = config.adapter;

@@ -1,6 +1,5 @@
-// Options that are a choice among words. An enum's words stand beside it, in the order of its enumerators:
-//   enum class Topology { switched, host };
-//   constexpr auto words_of(Topology) { return words("switch", "host"); }
+// Options that are a choice among words. The words of an enum are listed next to it, in the order of its enumerators:
+// enum class Topology { switched, host }; constexpr auto words_of(Topology) { return words("switch", "host"); }
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ Config finished(const Config& read, const Reader<Config>& reader, std::string_vi
   return config;
 }
 
-// Reads the file, what its location implies, and then the overrides.
+// Reads the file, then the changes that its location implies, then the overrides.
 void read_file_and(const std::vector<std::string>& overrides, const std::string& path, Reader<Config>& reader) {
   if (!path.empty()) {
     reader.read(read_configuration(config_file(path)));
@@ -34,7 +34,7 @@ Config readable_part(const std::string& toml_path, const std::vector<std::string
     try {
       work();
     } catch (const Error&) {
-      // load_config reports it.
+      // load_config reports the error.
     }
   };
   for (const std::string_view section : sections)
@@ -76,8 +76,8 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
   Reader reader(field_table(), file, defaults);
   read_file_and(overrides, toml_path, reader);
   CHECK(known.dropout || !reader.where_set("model.dropout").empty(),
-        "{} was trained with different dropouts in its attention, embeddings and branches, and there is one here; set "
-        "model.dropout",
+        "{} was trained with different dropouts in its attention, embeddings and branches, but megalith has only one; "
+        "set model.dropout",
         known.source);
   ModelConfig model = reader.record().model;
   if (model.vocab == 0) model.vocab = known.model.vocab;
@@ -85,11 +85,11 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
   for (const std::string& key : shape_keys())
     if (const std::string here = shape_value(model, key), there = shape_value(known.model, key);
         here != there && !may_grow(key, known.model, model))
-      wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
+      wrong += fmt::format("{}{}: model.{} = {} here, {} there", wrong.empty() ? "" : "; ",
                            reader.where_set("model." + key), key, here, there);
   CHECK(wrong.empty(),
-        "the config does not fit the model of {}: {}. Leave these keys out to take those of the "
-        "weights; or use other weights. Only model.vocab may be larger and, with rotary positions, model.context",
+        "the config does not fit the model of {}: {}. Remove these keys to take those of the weights, or use other "
+        "weights. Only model.vocab may be larger and, with rotary positions, model.context",
         known.source, wrong);
   Config config = reader.record();
   config.model = model;

@@ -1,13 +1,13 @@
 // Config: every option of a run, validated before any device is opened.
 //
-// A Config is a plain value, made from text: a TOML file and `section.key=value` overrides. Members carry the defaults;
+// A Config is a plain value, made from text: a TOML file and `section.key=value` overrides. Members have the defaults;
 // field_table.cpp declares each key once (unit, range, choices, sentence), and reading, printing, the option list and
 // the error messages use that table.
 //
-// load_config and parse_config return a resolved and validated Config: nobody derives a default later, except
-// model.vocab = 0 and data.end_of_text = -1, which need the tokenizer and are set by the trainer. Neither opens any
-// file but the TOML file (they look at what stands beside it) or knows the number of ranks; rules that need data or
-// ranks belong to the trainer. Errors name source:line, the key, the value and the remedy.
+// load_config and parse_config return a resolved and validated Config. No default is derived later, except model.vocab
+// = 0 and data.end_of_text = -1, which need the tokenizer and are set by the trainer. Neither opens any file but the
+// TOML file (they look at the other names in its folder), and neither knows the number of ranks; rules that need data
+// or ranks belong to the trainer. Errors name source:line, the key, the value and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr auto words_of(ShardingStrategy) {
 }
 enum class PipelineSchedule { one_f_one_b, gpipe, zb_h1, zb_v, v_half };
 constexpr auto words_of(PipelineSchedule) { return words("1f1b", "gpipe", "zb_h1", "zb_v", "v_half"); }
-// Returns whether backward passes have two halves, and whether each rank's two chunks of layers stand as a V: from the
+// Return whether backward passes have two halves, and whether the two chunks of layers of each rank form a V: from the
 // first pipeline rank to the last, and back.
 constexpr bool has_halves(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_h1; }
 constexpr bool is_v_shaped(PipelineSchedule kind) { return kind >= PipelineSchedule::zb_v; }
@@ -68,16 +68,16 @@ std::vector<std::string> choice_words<ActivationCheckpointing>();
 template <>
 std::optional<ActivationCheckpointing> parse_choice<ActivationCheckpointing>(std::string_view word);
 
-// Low-rank adapters beside frozen linear layers (Hu et al., LoRA, arXiv 2106.09685): scale() * B A x is added to the
+// Low-rank adapters of frozen linear layers (Hu et al., LoRA, arXiv 2106.09685): scale() * B A x is added to the
 // output, A (rank, in) and B (out, rank).
 struct AdapterConfig {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 16.0;
-  double dropout = 0.0;                       // of what A is given
-  std::string target_modules = "all-linear";  // one, or several, as lines that each end (adapter.h)
+  double dropout = 0.0;                       // probability for A's input
+  std::string target_modules = "all-linear";  // one word, or several, each on a line (adapter.h)
   std::string init_from;                      // empty: A random, B zero
   bool in_use() const { return rank > 0; }
-  int64_t inner() const { return rank; }  // features between the two
+  int64_t inner() const { return rank; }  // features between the two matrices
   double scale() const { return alpha / static_cast<double>(rank); }
   bool operator==(const AdapterConfig&) const = default;
 };
@@ -91,8 +91,8 @@ struct ModelConfig {
   double dropout = 0.0;
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
-  bool bias = true;      // of linear layers but for q, k, v
-  bool qkv_bias = true;  // of q, k, v
+  bool bias = true;      // linear layers except q, k, v
+  bool qkv_bias = true;  // the layers q, k, v
   bool tied_head = true;
   Activation activation = Activation::gelu;
   int64_t feed_forward = 0;     // 0: 4 * hidden
@@ -100,8 +100,8 @@ struct ModelConfig {
   int64_t head_size = 0;        // 0: hidden / heads
   Positions positions = Positions::learned;
   double rotary_base = 10000.0;
-  double rotary_share = 1.0;   // of a head's features
-  double rotary_factor = 1.0;  // 1: frequencies as they are; else Llama 3's scaling, by the next three
+  double rotary_share = 1.0;   // share of a head's features
+  double rotary_factor = 1.0;  // 1: unscaled frequencies; else Llama 3's scaling, with the next three
   double rotary_low = 1.0;
   double rotary_high = 4.0;
   int64_t rotary_context = 8192;
@@ -109,22 +109,24 @@ struct ModelConfig {
   bool parallel_residual = false;
   double initial_std = 0.02;
   double initial_output_std = 0;  // 0: initial_std / sqrt(2 * layers)
-  // These are no keys of [model]: resolve() copies [adapter] and train.freeze.
+  // Not keys of [model]: resolve() copies [adapter] and train.freeze.
   AdapterConfig adapter{};
   std::string freeze{};
 
   int64_t size_of_head() const { return head_size > 0 ? head_size : hidden / heads; }
   int64_t kv_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads()) * size_of_head(); }
-  // Features of a head that are turned, the first ones; as `transformers` has it, rounded down.
+  // Returns how many of a head's features are turned, the first ones; rounded down as in `transformers`.
   int64_t rotary_features() const { return static_cast<int64_t>(static_cast<double>(size_of_head()) * rotary_share); }
   int64_t rotary_pairs() const { return rotary_features() / 2; }
-  int64_t features() const { return feed_forward > 0 ? feed_forward : 4 * hidden; }  // of a feed-forward layer
+  int64_t features() const {
+    return feed_forward > 0 ? feed_forward : 4 * hidden;
+  }  // width inside a feed-forward layer
   bool operator==(const ModelConfig&) const = default;
 };
 
 struct DataConfig {
-  std::string train;  // file, prefix or glob; or several with weights, as lines that each end (data/samples/sources.h)
+  std::string train;  // file, prefix or glob; or several with weights, each on a line (data/samples/sources.h)
   std::string validation;
   std::string tokenizer;
   bool shuffle = true;
@@ -133,7 +135,7 @@ struct DataConfig {
   int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer for isolate_documents
   bool allow_overlap = false;
   bool pack = true;     // examples of masked tokens share sequences
-  bool masked = false;  // not all tokens count; set by the trainer where the tokens are there
+  bool masked = false;  // not all tokens count; set by the trainer from the token files
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -147,11 +149,11 @@ struct BatchConfig {
 struct ParallelConfig {
   int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
-  int64_t tensor_pieces = 0;  // 0: no transfer of the tensor-parallel group runs beside products
+  int64_t tensor_pieces = 0;  // 0: transfers of the tensor-parallel group do not overlap with products
   int64_t pipeline_parallel_degree = 1;
   int64_t virtual_stages = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
-  int64_t active_microbatches = 0;  // 0: what the schedule needs
+  int64_t active_microbatches = 0;  // 0: as needed by the schedule
   std::string layers_per_stage;     // "5 6 5": by virtual stage, in the order of the model; empty: balanced
   ShardingStrategy sharding_strategy = ShardingStrategy::full_shard;
   int64_t sharded_data_parallel_degree = 0;  // 0: all data-parallel ranks
@@ -201,27 +203,28 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
-  double gradient_clip = 1.0;                                     // 0: off
-  double muon_learning_rate = 0.0, muon_min_learning_rate = 0.0;  // of the matrices that Muon updates; 0: as above
+  double gradient_clip = 1.0;  // 0: off
+  double muon_learning_rate = 0.0,
+         muon_min_learning_rate = 0.0;  // of the matrices that Muon updates; 0: learning_rate and min_learning_rate
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-// Returns the config whose learning rates are those of the matrices that Muon updates.
+// Returns the config with the learning rates of the matrices that Muon updates.
 OptimizerConfig muon_rates(OptimizerConfig config);
 
 struct TrainConfig {
   int64_t steps = 1000;
-  // 0: no limit. Otherwise the run ends, as if complete, with the update that exceeds it, or two later on GPUs, whose
-  // results the host reads a step late.
+  // 0: no limit. Otherwise the run ends, as if finished, with the update that exceeds it, or two updates later on GPUs,
+  // whose results the host reads one step late.
   double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   int64_t evaluate_batches = 20;
-  int64_t max_bad_steps = 3;     // in a row, until the run ends
+  int64_t max_bad_steps = 3;     // in a row; then the run ends
   double skip_norm_above = 0.0;  // times the running median; 0: off
   std::string trace_steps;       // as step_range.h reads it; empty: none
   int64_t log_every = 0;         // steps; 0: by time
-  std::string freeze;            // as adapter.h reads it: one, or several, as lines that each end; empty: none
+  std::string freeze;            // one word, or several, each on a line (adapter.h); empty: none
   int64_t sample_every = 0;      // updates; 0: no texts
   // A list: each prompt and a newline. Without a newline: a file's name. Empty: one empty prompt.
   std::string sample_prompts;
@@ -236,12 +239,12 @@ struct CheckpointConfig {
   std::string directory;    // never empty once resolved
   int64_t every = 0;        // updates; 0: not by number
   double minutes = 30.0;    // since the last one; 0: not by time
-  double patience = 240.0;  // minutes without one while none can be written
+  double patience = 240.0;  // minutes without a checkpoint if none can be written
   bool asynchronous = true;
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
-  int64_t keep_every = 0;       // steps; 0: none for good
-  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when written
+  int64_t keep_every = 0;       // steps; 0: no checkpoint is kept for good
+  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;
   std::string init_from;  // empty: initial weights from train.seed
@@ -259,14 +262,14 @@ struct RunConfig {
 struct CommunicationConfig {
   std::string rendezvous;  // empty: MPI started the ranks
   Backend backend = Backend::nccl;
-  int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
+  int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for groups of all ranks
   bool nvls = false;
   SymmetricMemory symmetric_memory = SymmetricMemory::off;
   double timeout = 600.0;  // seconds; 0: none
   bool operator==(const CommunicationConfig&) const = default;
 };
 
-// The machines that `megalith plan` and `search` plan for; a run inspects its own.
+// The machines for which `megalith plan` and `search` plan; a run inspects its own.
 struct HardwareConfig {
   std::string profile;  // a known name, as p4d.24xlarge, or a file (hardware.h)
   int64_t nodes = 1;
@@ -291,40 +294,41 @@ struct Config {
 };
 
 // Reads a file, applies the overrides ("section.key=value", later ones win), resolves and validates. A value is read as
-// TOML; what is not TOML is a string, so paths and choices need no quotes. A run folder stands for its config.toml, and
-// a config.toml in a run folder means that folder, wherever it has moved; so with the functions below. An empty path:
-// all is as by default.
+// TOML; text that is not TOML is a string, so paths and choices need no quotes. A run folder means its config.toml, and
+// a config.toml in a run folder means that folder, wherever it has moved. The functions below do the same. With an
+// empty path all keys have their defaults.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
 
-// The keys of [model] that existing weights decide.
+// The keys of [model] that existing weights determine.
 struct KnownShape {
   std::string source;  // the weights' name in messages
   ModelConfig model;
-  std::optional<double> dropout = 0;  // the default of model.dropout; none: it must be set
+  std::optional<double> dropout = 0;  // the default of model.dropout; nullopt: it must be set
 };
 
-// The same for given weights, which decide unset keys of the shape. One Error names all keys with other values.
+// As above for given weights, which determine unset keys of the shape. One Error names all keys with other values.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known);
 
-// Reads [run] and [checkpoint] alone, to find the initial weights. Unreadable keys keep their defaults.
+// Reads only [run] and [checkpoint], to find the initial weights. Unreadable keys keep their defaults.
 Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides);
 
-// The same from text. source_name stands for the file in messages.
+// As load_config, from text. source_name names the file in messages.
 Config parse_config(std::string_view toml, std::string_view source_name,
                     const std::vector<std::string>& overrides = {});
 
-// Reads [communication] alone, whatever is wrong elsewhere: ranks need it to meet, and then report errors together.
+// Reads only [communication], whatever errors the rest has: ranks need it to connect, and then report errors together.
 // Unreadable keys keep their defaults.
 CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides);
 
 // Sets the keys whose default is another key: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
 Config resolve(Config config);
 
-// Checks the rules between keys, and the ranges of single keys, so that a Config built by hand is as safe as one read.
+// Checks the rules between keys, and the ranges of single keys, so that a Config built in code is as safe as one from a
+// file.
 void validate(const Config& config);
 bool is_valid(const Config& config);
 
-// Returns parallel.layers_per_stage of a valid Config: at least 1 for each (virtual) stage; none if it is empty.
+// Returns parallel.layers_per_stage of a valid Config: at least 1 for each (virtual) stage; empty if it is not set.
 std::vector<int64_t> layers_per_stage(const Config& config);
 
 // Prints every key, value and sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
@@ -333,30 +337,30 @@ std::string to_toml(const Config& config);
 // Returns whether to_toml may have written this text: reading and writing it again loses nothing.
 bool is_generated(const std::string& toml);
 
-// Returns the same as a map from "section.key" to the value as to_toml writes it.
+// Returns the keys and values of to_toml as a map from "section.key" to the value.
 std::map<std::string, std::string> key_values(const Config& config);
 
 // Error if a size of the shape is outside the range of its key of [model]; call it before making as many layers.
 // `source` is the file it was read from.
 void check_shape(const ModelConfig& model, const std::string& source);
 
-// Returns whether a model that begins with the weights of a base may have another value of this key: more tokens, whose
-// rows are added to the table, or a longer context of rotary positions.
+// Returns whether a model that starts from the weights of a base may have another value of this key: more tokens, whose
+// rows are added to the embedding, or a longer context of rotary positions.
 bool may_grow(const std::string& key, const ModelConfig& base, const ModelConfig& here);
 
-// The keys of [model] that are the shape of a model, in the table's order: all but its dropout and its initial values,
-// which may change from run to run.
+// The keys of [model] that are the shape of a model, in the table's order: all except its dropout and its initial
+// values, which may change from run to run.
 const std::vector<std::string>& shape_keys();
-// Return the value of such a key as to_toml writes it, which is JSON too, and set it from that. Error, with `source`:
-// the key has no such value.
+// Returns the value of such a key as to_toml writes it, which is also JSON; set_shape_value sets it from that. Error,
+// with `source`: the key has no such value.
 std::string shape_value(const ModelConfig& model, const std::string& key);
 void set_shape_value(ModelConfig& model, const std::string& key, const std::string& value, const std::string& source);
 
-// Returns the words of an option, as "none", "group_N" or "true"; none if it is no choice. Error: there is no such key.
+// Returns the words of an option, as "none", "group_N" or "true"; empty if it is not a choice. Error: unknown key.
 std::vector<std::string> choices_of(const std::string& key);
 
-// Describes every option, or those of one section or key ("section.key" or the key alone): default, unit, range or
-// choices, sentence. Error: nothing has that name.
+// Describes every option, or those of one section or key ("section.key" or only the key): default, unit, range or
+// choices, sentence. Error: no option has that name.
 std::string describe_options(const std::string& only = "");
 
 // Describes every option as a page in Markdown, which configs/OPTIONS.md holds.

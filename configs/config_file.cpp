@@ -27,7 +27,7 @@ bool holds_checkpoints(const fs::path& directory) {
   return false;
 }
 
-// Every run begins with a lock and a log; a copy may lack both, but not its checkpoints, wherever they are.
+// Every run begins with a lock and a log. A copy may lack both, but not its checkpoints, wherever they are.
 bool is_run_folder(const fs::path& folder, const Config& read) {
   if (is_there(folder / "lock") && is_there(folder / "log.txt")) return true;
   return read.checkpoint.directory.empty() && holds_checkpoints(folder / "checkpoints");
@@ -58,8 +58,8 @@ std::string recipe(const std::string& name) {
   for (fs::directory_iterator at(recipe_folder(), absent), end; !absent && at != end; at.increment(absent))
     if (at->path().extension() == ".toml") known.push_back(at->path().stem().string());
   std::sort(known.begin(), known.end());
-  FAIL("cannot read configuration {}: there is neither such a file or folder nor such a recipe{}", name,
-       known.empty() ? fmt::format(", nor any recipe in {}", recipe_folder().string())
+  FAIL("cannot read configuration {}: there is no such file, folder or recipe{}", name,
+       known.empty() ? fmt::format(", and no recipe in {}", recipe_folder().string())
                      : fmt::format("; the recipes are {}", fmt::join(known, " ")));
 }
 
@@ -112,8 +112,8 @@ void check_run_folder(const std::string& path, const Config& read) {
   std::error_code absent;
   if (!fs::is_directory(path, absent)) return;
   CHECK(is_run_folder(path, read),
-        "{} is not a run folder: beside its {} are neither log.txt and lock nor checkpoints/; to train as that file "
-        "says, name the file",
+        "{} is not a run folder: its {} comes without log.txt, lock and checkpoints/; to train with that file, name "
+        "the file",
         path, kept_name);
 }
 

@@ -1,6 +1,6 @@
-// Finds the TOML file that an argument names. A run folder stands for its config.toml, and that file means the folder
-// that it lies in, wherever that was when it was written. A name that is no path stands for the recipe of that name,
-// which is installed beside the program. Inside configs/ only.
+// Finds the TOML file that an argument names. A run folder means its config.toml, and that file means the folder that
+// contains it, wherever the folder was when it was written. A name that is not a path means the recipe of that name,
+// which is installed with the program. Inside configs/ only.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,19 @@
 
 namespace megalith {
 
-// Returns the file itself, a folder's config.toml, or the recipe of that name. Error: the folder has none; there is no
-// such recipe. What exists under that name is preferred to a recipe.
+// Returns the file itself, a folder's config.toml, or the recipe of that name. An existing path wins over a recipe.
+// Error: a folder without config.toml; an unknown recipe.
 std::string config_file(const std::string& path);
 
-// Returns share/megalith/configs beside the folder of the program that runs: /usr/share/megalith/configs for
+// Returns share/megalith/configs next to the folder of the running program: /usr/share/megalith/configs for
 // /usr/bin/megalith. It may not exist.
 std::filesystem::path recipe_folder();
 
 // Returns overrides "section.key=value" for the config.toml of a run folder that has moved: run.output becomes the
-// current folder, and paths inside it move too. Other files need none. `read` is what the file says.
+// current folder, and paths inside it move too. Empty for other files. `read` is the file's content.
 std::vector<std::string> meant_by_place(const std::string& path, const Config& read);
 
-// Error if `path` is a folder to which no run has written.
+// Error if `path` is a folder without output of a run.
 void check_run_folder(const std::string& path, const Config& read);
 
 }  // namespace megalith

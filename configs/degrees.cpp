@@ -28,7 +28,7 @@ bool fit_nodes(const Degrees& d, int64_t distance, int64_t node) {
          (node % distance == 0 && block % node == 0);
 }
 
-// Returns why the degrees do not fit; "" if they do, and then `d` is set.
+// Returns why the degrees do not fit, or "" and then `d` is set.
 std::string misfit(const Config& config, int64_t num_ranks, Degrees& d) {
   const ParallelConfig& p = config.parallel;
   const int64_t tensor = p.tensor_parallel_degree, pipeline = p.pipeline_parallel_degree, product = tensor * pipeline;
@@ -41,15 +41,15 @@ std::string misfit(const Config& config, int64_t num_ranks, Degrees& d) {
   const int64_t shard = p.sharding_strategy == ShardingStrategy::no_shard ? 1 : sharded > 0 ? sharded : ranks;
   if (ranks % shard != 0)
     return fmt::format(
-        "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks that "
-        "tensor_parallel_degree {} x pipeline_parallel_degree {} leave of {}",
+        "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks that remain after "
+        "tensor_parallel_degree {} x pipeline_parallel_degree {} of {}",
         shard, ranks, tensor, pipeline, counted(num_ranks, "rank"));
   d = {.tensor = tensor, .shard = shard, .data = ranks / shard, .pipeline = pipeline};
   const int64_t distance = distance_of_sharers(p.placement, d);
   if (p.hierarchical_allgather && !fit_nodes(d, distance, p.ranks_per_node))
     return fmt::format(
-        "parallel.hierarchical_allgather = true: shard groups of {} ranks that stand {} apart neither "
-        "lie inside nodes of parallel.ranks_per_node = {} nor fill whole ones",
+        "parallel.hierarchical_allgather = true: shard groups of {} ranks with a distance of {} are neither inside "
+        "nodes of parallel.ranks_per_node = {} nor fill whole ones",
         shard, distance, p.ranks_per_node);
   return "";
 }

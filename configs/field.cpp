@@ -45,13 +45,13 @@ std::string Key::expected() const {
 }
 
 std::string value_problem(const Key& key, const Value& value) {
-  // No file system takes a NUL, and a line break would break a line of a list or the log.
+  // No file system accepts a NUL, and a line break would break a line of a list or the log.
   const auto breaks = [](const std::string& text) {
     return text.find_first_of(std::string("\0\n\r", 3)) != std::string::npos;
   };
   const auto problem_of = [&](const std::string& text) -> std::string {
-    if (breaks(text)) return "holds a NUL character or a line break; leave it out";
-    // Only texts that are paths can have a scheme.
+    if (breaks(text)) return "contains a NUL character or a line break; remove it";
+    // Only paths can have a scheme.
     const std::string_view scheme = scheme_of(text);
     if (scheme == "file") return "is not a path; write it without file://";
     if (!scheme.empty())
@@ -60,7 +60,7 @@ std::string value_problem(const Key& key, const Value& value) {
     return {};
   };
   if (const auto* words = std::get_if<Words>(&value)) {
-    if (words->empty()) return "is an empty list; leave the key out, or name something";
+    if (words->empty()) return "is an empty list; remove the key, or add an element";
     for (const std::string& word : *words)
       if (const std::string problem = problem_of(word); !problem.empty()) return problem;
   }

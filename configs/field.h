@@ -2,7 +2,7 @@
 // printing, lists of options and error messages use it. Inside configs/ only.
 //
 // A Field reads and writes its member through Value, one of the five kinds of TOML value here. Choices are passed as
-// words. A list of strings is one string, of lines that each end.
+// words. A list of strings is one string, in which each ends with a newline.
 #pragma once
 
 #include "configs/choices.h"
@@ -46,8 +46,8 @@ struct Key {
   std::string_view section;
   std::string_view key;
   Kind kind;
-  std::string_view unit;  // empty if there is none
-  NumberRange range;      // of integers and reals
+  std::string_view unit;  // empty if it has none
+  NumberRange range;      // integers and reals only
   std::vector<std::string> choices;
   bool may_list = false;  // a string that may also be a list of strings
   std::string_view help;  // one sentence, no full stop
@@ -59,7 +59,7 @@ struct Key {
 template <class Record>
 struct FieldOf : Key {
   std::function<Value(const Record&)> get;
-  // Takes a value of the field's kind. Returns false if it is not one of the choices.
+  // Sets the member to a value of the field's kind. Returns false if it is not one of the choices.
   std::function<bool(Record&, const Value&)> set;
 };
 
@@ -73,14 +73,14 @@ const FieldOf<Record>* find_field(const Table<Record>& table, std::string_view n
   return nullptr;
 }
 
-// Returns what is wrong with a value of the right kind, "is out of range, expected ...", or "".
+// Returns the fault of a value of the right kind, "is out of range, expected ...", or "".
 std::string value_problem(const Key& key, const Value& value);
 
 // Prints TOML that reads back to the same value, to the last bit.
 std::string toml_text(const Value& value);
 std::string toml_quoted(std::string_view text);
 
-// Returns a string that may be a list as itself or as its lines.
+// Returns a string that may be a list: unchanged, or as its lines.
 Value value_of_lines(const std::string& text);
 std::string lines_of_value(const Value& value);
 

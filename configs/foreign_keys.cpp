@@ -11,10 +11,10 @@ constexpr std::string_view sagemaker = "SageMaker", megatron = "Megatron-LM", de
                            nanogpt = "nanoGPT", transformers = "transformers";
 
 constexpr std::string_view microbatch_size =
-    "not counted but follows from `batch.microbatch_size`, the sequences of one of them";
+    "not set but follows from `batch.microbatch_size`, the sequences of one of them";
 constexpr std::string_view accumulation =
     "not set but follows from `batch.global_batch_size` and `batch.microbatch_size`";
-constexpr std::string_view no_such_model = "not there: every token goes through all of a model";
+constexpr std::string_view no_such_model = "not supported: every token passes all parts of a model";
 constexpr std::string_view of_compute = "a value of `precision.compute`";
 
 constexpr ForeignKey all[] = {
@@ -28,29 +28,31 @@ constexpr ForeignKey all[] = {
     {sagemaker, "pipeline", "`parallel.pipeline_schedule`"},
     {sagemaker, "auto_partition",
      "not needed: layers are balanced over the stages unless `parallel.layers_per_stage` is set"},
-    {sagemaker, "default_partition", "not there: `parallel.layers_per_stage` says where layers are"},
+    {sagemaker, "default_partition", "not supported: `parallel.layers_per_stage` places the layers"},
     {sagemaker, "sdp_max_live_parameters", "`parallel.max_live_parameters`"},
     {sagemaker, "sdp_param_persistence_threshold", "`parallel.replicate_below`"},
     {sagemaker, "sdp_hierarchical_allgather", "`parallel.hierarchical_allgather`"},
     {sagemaker, "sdp_gradient_clipping", "`optimizer.gradient_clip`"},
-    {sagemaker, "sdp_reduce_bucket_size", "not needed: each layer's gradients are reduced as soon as they are there"},
+    {sagemaker, "sdp_reduce_bucket_size",
+     "not needed: each layer's gradients are reduced as soon as they are complete"},
     {sagemaker, "fp16_params", of_compute},
-    {sagemaker, "fp8", "not there: `precision.compute` is bf16, fp16 or fp32"},
-    {sagemaker, "ddp", "not needed: what the other degrees of [parallel] leave of the ranks is data parallel"},
-    {sagemaker, "tensor_parallel_seed", "not needed: draws follow from `train.seed` and depend on no layout"},
+    {sagemaker, "fp8", "not supported: `precision.compute` is bf16, fp16 or fp32"},
+    {sagemaker, "ddp", "not needed: the ranks that remain after the other degrees of [parallel] are data parallel"},
+    {sagemaker, "tensor_parallel_seed",
+     "not needed: random numbers follow from `train.seed` and do not depend on the layout"},
     {sagemaker, "random_seed", "`train.seed` for weights and dropout, and `data.seed` for the order of samples"},
     {sagemaker, "skip_tracing", "not needed: nothing is traced"},
     {sagemaker, "trace_device", "not needed: nothing is traced"},
-    {sagemaker, "delayed_parameter_initialization", "not needed: each rank makes its own part of the weights alone"},
+    {sagemaker, "delayed_parameter_initialization", "not needed: each rank makes only its own part of the weights"},
     {sagemaker, "backward_passes_per_step", accumulation},
     {sagemaker, "checkpoint_local_path", "`checkpoint.directory`"},
     {sagemaker, "checkpoint_s3_uri",
-     "not there: `checkpoint.directory` is a folder of a file system that all ranks see"},
+     "not supported: `checkpoint.directory` is a folder of a file system that all ranks see"},
     {sagemaker, "scale_window", "`precision.loss_scale_window`"},
     {sagemaker, "min_scale", "`precision.minimum_loss_scale`"},
     {sagemaker, "context_parallel_degree",
-     "not there: `parallel.tensor_parallel_degree` with `parallel.sequence_parallel` splits the sequence outside of "
-     "attention"},
+     "not supported: `parallel.tensor_parallel_degree` with `parallel.sequence_parallel` splits the sequence outside "
+     "of attention"},
     {sagemaker, "expert_parallel_degree", no_such_model},
     {sagemaker, "num_layers", "`model.layers`"},
     {sagemaker, "hidden_width", "`model.hidden`"},
@@ -64,7 +66,7 @@ constexpr ForeignKey all[] = {
     {megatron, "num_layers_per_virtual_pipeline_stage", "not set: `parallel.virtual_stages` counts a rank's stages"},
     {megatron, "num_virtual_stages_per_pipeline_rank", "`parallel.virtual_stages`"},
     {megatron, "context_parallel_size",
-     "not there: `parallel.sequence_parallel` splits the sequence outside of attention"},
+     "not supported: `parallel.sequence_parallel` splits the sequence outside of attention"},
     {megatron, "expert_model_parallel_size", no_such_model},
     {megatron, "num_experts", no_such_model},
     {megatron, "micro_batch_size", "`batch.microbatch_size`"},
@@ -79,8 +81,8 @@ constexpr ForeignKey all[] = {
     {megatron, "hidden_dropout", "`model.dropout`"},
     {megatron, "use_distributed_optimizer", "`parallel.sharding_strategy`, with the value shard_optimizer"},
     {megatron, "data_parallel_sharding_strategy", "`parallel.sharding_strategy`"},
-    {megatron, "overlap_grad_reduce", "not needed: transfers always run beside the work"},
-    {megatron, "overlap_param_gather", "not needed: transfers always run beside the work"},
+    {megatron, "overlap_grad_reduce", "not needed: transfers always overlap with computation"},
+    {megatron, "overlap_param_gather", "not needed: transfers always overlap with computation"},
     {megatron, "recompute_granularity", "`memory.activation_checkpointing`"},
     {megatron, "recompute_method", "`memory.activation_checkpointing`"},
     {megatron, "recompute_num_layers", "`memory.activation_checkpointing`, with the value group_N"},

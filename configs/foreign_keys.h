@@ -9,13 +9,13 @@ namespace megalith {
 
 struct ForeignKey {
   std::string_view program, key;
-  std::string_view here;  // ours, in backquotes, in a clause if more must be said
+  std::string_view here;  // our key, in backquotes, in a clause if more must be said
 };
 
 std::span<const ForeignKey> foreign_keys();
 
-// Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or nothing if the
-// name is unknown. `name` may have a section, dashes or underscores.
+// Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or "" if the name is
+// unknown. `name` may have a section, dashes or underscores.
 std::string foreign_key_message(std::string_view name);
 
 }  // namespace megalith

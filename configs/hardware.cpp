@@ -20,48 +20,63 @@ Table<Hardware> build_hardware_table() {
   device.word("kind", &DeviceProfile::kind, "Whether each rank has one, or all ranks of a node share it");
   device.number("per_node", &DeviceProfile::per_node, "devices", between(1, 1e4), "Devices of a node");
   device.number("memory", &DeviceProfile::memory, "GiB", above(0), "Memory that programs find");
-  device.number("reserved", &DeviceProfile::reserved, "GiB", at_least(0), "What driver, NCCL and cuBLAS keep");
-  device.number("bandwidth", &DeviceProfile::bandwidth, "GB/s", above(0), "Of its memory");
+  device.number("reserved", &DeviceProfile::reserved, "GiB", at_least(0),
+                "Memory that the driver, NCCL and cuBLAS take");
+  device.number("bandwidth", &DeviceProfile::bandwidth, "GB/s", above(0), "Of the device's memory");
   device.number("bf16", &DeviceProfile::bf16, "TFLOP/s", above(0), "Dense peak rate");
   device.number("fp16", &DeviceProfile::fp16, "TFLOP/s", above(0), "Dense peak rate");
   device.number("fp32", &DeviceProfile::fp32, "TFLOP/s", above(0), "Peak rate outside tensor cores");
-  device.number("multiprocessors", &DeviceProfile::multiprocessors, "", between(1, 1e4), "That share out a GEMM");
+  device.number("multiprocessors", &DeviceProfile::multiprocessors, "", between(1, 1e4),
+                "Multiprocessors that share a GEMM");
 
   Rows host(table, "host", &Hardware::host);
-  host.number("memory", &HostProfile::memory, "GiB", above(0), "Of a node");
+  host.number("memory", &HostProfile::memory, "GiB", above(0), "Memory of a node");
   host.number("link", &HostProfile::link, "GB/s", above(0), "Between a device and the host, one way");
 
   Rows node(table, "node", &Hardware::node);
-  node.number("link", &NodeProfile::link, "GB/s", above(0), "What a device sends to others of its node");
-  node.word("topology", &NodeProfile::topology, "Whether any pair has the full rate, or the host's bus is between");
+  node.number("link", &NodeProfile::link, "GB/s", above(0), "From a device to others of its node");
+  node.word("topology", &NodeProfile::topology,
+            "Whether any pair has the full rate, or all pairs share the host's bus");
   node.number("latency", &NodeProfile::latency, "us", at_least(0), "Of a step of a ring inside a node");
 
   Rows network(table, "network", &Hardware::network);
-  network.number("link", &NetworkProfile::link, "GB/s", above(0), "What a node sends to others");
+  network.number("link", &NetworkProfile::link, "GB/s", above(0), "From a node to others");
   network.number("latency", &NetworkProfile::latency, "us", at_least(0), "Of a step of a ring between nodes");
 
   Rows calibrated(table, "calibrated", &Hardware::calibrated);
-  calibrated.number("gemm", &Calibration::gemm, "share", between(0.001, 1), "Of the peak rate, in large GEMMs");
-  calibrated.number("memory", &Calibration::memory, "share", between(0.001, 1), "Of the bandwidth, elementwise");
-  calibrated.number("node_link", &Calibration::node_link, "share", between(0.001, 1), "Of node.link, in collectives");
-  calibrated.number("network_link", &Calibration::network_link, "share", between(0.001, 1), "Of network.link");
+  calibrated.number("gemm", &Calibration::gemm, "share", between(0.001, 1), "Share of the peak rate in large GEMMs");
+  calibrated.number("memory", &Calibration::memory, "share", between(0.001, 1),
+                    "Share of the bandwidth in elementwise ops");
+  calibrated.number("node_link", &Calibration::node_link, "share", between(0.001, 1),
+                    "Share of node.link in collectives");
+  calibrated.number("network_link", &Calibration::network_link, "share", between(0.001, 1),
+                    "Share of network.link in collectives");
   calibrated.number("collective_delay", &Calibration::collective_delay, "us", at_least(0), "Before the first byte");
-  calibrated.number("overlap", &Calibration::overlap, "share", between(0, 1), "Of the shorter of two, lost by overlap");
-  calibrated.number("launch", &Calibration::launch, "us", at_least(0), "Of the host, for each op");
-  calibrated.number("fork", &Calibration::fork, "us", at_least(0), "Of a CPU's threads, for each loop that they share");
-  calibrated.number("microbatch", &Calibration::microbatch, "ms", at_least(0), "A microbatch, of what is nowhere else");
-  calibrated.number("step", &Calibration::step, "ms", at_least(0), "A step, of what is nowhere else");
+  calibrated.number("overlap", &Calibration::overlap, "share", between(0, 1),
+                    "Share of the shorter of two that overlapping loses");
+  calibrated.number("launch", &Calibration::launch, "us", at_least(0), "The host's time for each op");
+  calibrated.number("fork", &Calibration::fork, "us", at_least(0),
+                    "Time of a CPU's threads for each loop that they share");
+  calibrated.number("microbatch", &Calibration::microbatch, "ms", at_least(0),
+                    "Time of a microbatch that is not accounted for elsewhere");
+  calibrated.number("step", &Calibration::step, "ms", at_least(0),
+                    "Time of a step that is not accounted for elsewhere");
 
   Rows stack(table, "stack", &Hardware::stack);
   stack.word("name", &StackProfile::name, "The program");
-  stack.number("elementwise", &StackProfile::elementwise, "", above(0), "Time of ops bound by memory, over Megalith's");
+  stack.number("elementwise", &StackProfile::elementwise, "", above(0),
+               "Time of memory-bound ops, relative to Megalith's");
   stack.word("attention", &StackProfile::attention, "How attention is computed");
   stack.number("attention_share", &StackProfile::attention_share, "share", between(0.001, 2),
-               "Of a GEMM's rate, in fused attention");
-  stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
-  stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0), "A parameter and microbatch");
-  stack.number("gradient_bytes", &StackProfile::gradient_bytes, "bytes", above(0), "A parameter, in sums over ranks");
-  stack.word("recomputes_outputs", &StackProfile::recomputes_outputs, "Of recomputed layers, which nobody reads");
+               "Share of a GEMM's rate in fused attention");
+  stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1),
+               "Share of tensor-parallel sums that does not overlap");
+  stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0),
+               "For each parameter and microbatch");
+  stack.number("gradient_bytes", &StackProfile::gradient_bytes, "bytes", above(0),
+               "For each parameter, in sums over ranks");
+  stack.word("recomputes_outputs", &StackProfile::recomputes_outputs,
+             "Recomputes the outputs of layers as well, which are unused");
 
   return table;
 }
@@ -130,8 +145,8 @@ Hardware load_hardware(const std::string& profile) {
       return parse_hardware(known.toml, fmt::format("the profile {}", name));
   }
   FAIL(
-      "hardware.profile = {} is neither the path of a file nor a known profile ({}). "
-      "`megalith measure` writes one of this machine",
+      "hardware.profile = {} is neither the path of a file nor a known profile ({}). `megalith measure` writes one for "
+      "this machine",
       profile, known_profile_names());
 }
 

@@ -1,12 +1,11 @@
 // Hardware: the machines of a job as data, for planning. A profile is a TOML file in which each number has its source.
-// [hardware] of a Config names one: a file, or one of configs/hardware/, known by name.
+// [hardware] of a Config names one: a file, or one of configs/hardware/, by its name.
 //
-// Data sheets give [device], [host], [node] and [network], and every key of these must be there. The share of it that
-// programs reach is [calibrated]: ten numbers that one's own measured runs can replace. Their defaults are fitted to
-// published runs by bench/published.py, except a CPU's fork, which `megalith measure` finds. [stack] describes a
-// training program other than Megalith, to compare predictions with what others have published. Errors name file:line,
-// the key, the value and the remedy.
-// Errors: megalith::Error, whose message names file:line, the key, the value and the remedy.
+// [device], [host], [node] and [network] come from data sheets, and all their keys are required. [calibrated] has the
+// share of these rates that programs reach: ten numbers that a user's own measured runs can replace. Their defaults are
+// fitted to published runs by bench/published.py, except a CPU's fork, which `megalith measure` finds. [stack]
+// describes a training program other than Megalith, to compare predictions with published results. Errors name
+// file:line, the key, the value and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +22,12 @@ constexpr auto words_of(Topology) { return words("switch", "host"); }
 enum class AttentionKernel { fused, fused_softmax, unfused };
 constexpr auto words_of(AttentionKernel) { return words("fused", "fused_softmax", "unfused"); }
 
-// A gpu belongs to one rank; the cores of a cpu are one device, which all ranks of its node share.
+// A gpu belongs to one rank. The cores of a cpu are one device, which all ranks of its node share.
 enum class DeviceKind { gpu, cpu };
 constexpr auto words_of(DeviceKind) { return words("gpu", "cpu"); }
 
 struct DeviceProfile {
-  std::string name;  // as the driver calls it
+  std::string name;  // as the driver names it
   DeviceKind kind = DeviceKind::gpu;
   int64_t per_node = 0;
   double memory = 0;          // GiB
@@ -49,13 +48,13 @@ struct HostProfile {
 struct NodeProfile {
   double link = 0;  // GB/s from a device to others of its node
   Topology topology = Topology::switched;
-  double latency = 0;  // us a step of a ring
+  double latency = 0;  // us for each step of a ring
   bool operator==(const NodeProfile&) const = default;
 };
 
 struct NetworkProfile {
   double link = 0;     // GB/s from a node to others
-  double latency = 0;  // us a step of a ring
+  double latency = 0;  // us for each step of a ring
   bool operator==(const NetworkProfile&) const = default;
 };
 
@@ -63,7 +62,7 @@ struct Calibration {
   double gemm = 0.79;             // share of the peak rate that a large GEMM reaches
   double memory = 0.782;          // share of the memory's bandwidth that an elementwise op reaches
   double node_link = 0.79;        // share of the link's rate that a collective inside a node reaches
-  double network_link = 0.78;     // the same of the network's, between nodes
+  double network_link = 0.78;     // likewise of the network's link, between nodes
   double collective_delay = 155;  // us before the first byte of a collective moves
   double overlap = 0.52;          // share of the shorter one by which a transfer and concurrent work slow each other
   double launch = 6;              // us that the host needs to launch an op
@@ -78,10 +77,10 @@ struct StackProfile {
   double elementwise = 1;  // time of a layer's memory-bound ops, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
   double attention_share = 0.55;    // share of a GEMM's rate that fused attention over a long sequence reaches
-  double tensor_exposed = 1;        // share of a tensor-parallel all-reduce that no other work hides
-  double accumulate_bytes = 0;      // a parameter and microbatch, of adding gradients outside of their GEMM
-  double gradient_bytes = 4;        // a parameter, of gradients sent to a reduction
-  bool recomputes_outputs = false;  // recomputes the outputs of layers, which nobody reads; Megalith does not
+  double tensor_exposed = 1;        // share of a tensor-parallel all-reduce that does not overlap with other work
+  double accumulate_bytes = 0;      // bytes a parameter and microbatch, for adding gradients outside of their GEMM
+  double gradient_bytes = 4;        // bytes a parameter, of gradients sent to a reduction
+  bool recomputes_outputs = false;  // also recomputes the outputs of layers, which are unused; Megalith does not
   bool operator==(const StackProfile&) const = default;
 };
 
@@ -95,13 +94,13 @@ struct Hardware {
   bool operator==(const Hardware&) const = default;
 };
 
-// profile: a file, or the name of a known profile, "p4d.24xlarge" or "p4d". A file of that name goes first.
+// profile: a file, or the name of a known profile, "p4d.24xlarge" or "p4d". A file of that name wins.
 Hardware load_hardware(const std::string& profile);
 // Returns "dgx_a100 l40s ...".
 std::string known_profile_names();
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 
-// Returns a number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is invalid.
+// Returns a number of a profile by its name, as "calibrated.gemm". Error: unknown name or invalid number.
 double number_of(const Hardware& hardware, const std::string& name);
 void set_number(Hardware& hardware, const std::string& name, double value);
 // Returns the nearest value in its range.

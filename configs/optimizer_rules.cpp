@@ -9,7 +9,7 @@ Found check_optimizer_state(const Config& config) {
   const PrecisionConfig& precision = config.precision;
   if (precision.master == StorageType::bf16 && precision.compute != ComputeType::bf16)
     return problem(config, "precision.master",
-                   "holds fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
+                   "has fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
                    to_string(precision.compute));
   if (precision.stochastic_rounding && precision.master != StorageType::bf16 && precision.moments != StorageType::bf16)
     return problem(config, "precision.stochastic_rounding",
@@ -26,7 +26,7 @@ Found check_learning_rate(const Config& config) {
   const bool own_rate = optimizer.muon_learning_rate > 0;
   if (optimizer.algorithm != Algorithm::muon && (own_rate || optimizer.muon_min_learning_rate > 0))
     return problem(config, own_rate ? "optimizer.muon_learning_rate" : "optimizer.muon_min_learning_rate",
-                   "has no use with optimizer.algorithm = \"{}\"; set 0 here, or \"muon\" there",
+                   "has no effect with optimizer.algorithm = \"{}\"; set 0 here, or \"muon\" there",
                    to_string(optimizer.algorithm));
   if (const OptimizerConfig rates = muon_rates(optimizer); rates.min_learning_rate > rates.learning_rate)
     return problem(config, "optimizer.muon_min_learning_rate",
@@ -43,7 +43,7 @@ Found check_learning_rate(const Config& config) {
                    optimizer.decay_steps);
   if (optimizer.decay != Decay::constant && optimizer.warmup_steps > optimizer.decay_steps)
     return problem(config, "optimizer.warmup_steps",
-                   "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
+                   "is beyond optimizer.decay_steps = {}, the end of the decay; lower the one or raise the other",
                    optimizer.decay_steps);
   return {};
 }
@@ -51,7 +51,7 @@ Found check_learning_rate(const Config& config) {
 Found check_loss_scale(const Config& config) {
   const PrecisionConfig& precision = config.precision;
   if (precision.loss_scale != 0 && precision.compute != ComputeType::fp16)
-    return problem(config, "precision.loss_scale", "has no use with precision.compute = \"{}\"; set 0",
+    return problem(config, "precision.loss_scale", "has no effect with precision.compute = \"{}\"; set 0",
                    to_string(precision.compute));
   if (precision.initial_loss_scale < precision.minimum_loss_scale)
     return problem(config, "precision.initial_loss_scale",
@@ -60,7 +60,7 @@ Found check_loss_scale(const Config& config) {
   return {};
 }
 
-// Refuses what Muon's exchanges (trainer/layout/matrices.h) cannot do.
+// Refuses layouts that Muon's exchanges (trainer/layout/matrices.h) do not support.
 Found check_muon(const Config& config) {
   if (config.optimizer.algorithm != Algorithm::muon) return {};
   if (config.adapter.in_use())

@@ -25,7 +25,7 @@ void check_output(const std::string& option, const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   const bool needed = std::ranges::find(names_of_ours, name) != names_of_ours.end() ||
                       std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
-  CHECK(!needed, "{} {} exists, and by its name it is data, a configuration or a part of a run; name another file",
+  CHECK(!needed, "{} {} exists, and by its name it is data, a configuration or a part of a run; choose another file",
         option, path);
 }
 

@@ -68,9 +68,8 @@ std::string cell(std::string_view text) {
 std::string options_page() {
   const Config defaults;
   std::string out =
-      "# Every option of a run\n\n`megalith manual options` prints this page; a test holds the file against the "
-      "program. "
-      "`megalith help SECTION.KEY` says the same of one option.\n";
+      "# Every option of a run\n\n`megalith manual options` prints this page; a test compares it with the program. "
+      "`megalith help SECTION.KEY` prints one option.\n";
   std::string_view section;
   for (const Field& field : field_table()) {
     if (field.section != section) {

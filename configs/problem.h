@@ -1,4 +1,4 @@
-// A rule that a config breaks, as its message says it. Inside configs/ only.
+// A rule that a config breaks, with its message. Inside configs/ only.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@ struct Problem {
   std::string message;  // begins with the key and its value
 };
 
-// Makes a problem: "key = value ", then why and what to do.
+// Makes a problem: "key = value ", then the reason and the remedy.
 template <class... Args>
 Problem problem(const Config& config, const std::string& key, fmt::format_string<Args...> rest, Args&&... args) {
   const Field* field = find_field(key);

@@ -17,11 +17,11 @@
 
 namespace megalith {
 
-// Reads a configuration file. Error: it cannot be read, is no plain file, or is too large.
+// Reads a configuration file. Error: it cannot be read, is not a plain file, or is too large.
 std::string read_configuration(const std::string& path);
 
-// Returns the most parts of any key (a.b.c has three), in a text that is TOML up to there. The library nests a table
-// for each, and recurses to destroy them.
+// Returns the largest number of parts of a key (a.b.c has three) in a text, as far as it is TOML. The library nests a
+// table for each part, and recurses to destroy them.
 int deepest_key(std::string_view toml);
 constexpr int most_key_parts = 16;
 
@@ -41,7 +41,7 @@ inline std::string_view kind_name(const toml::node& node) {
   return "unknown";
 }
 
-// Returns a scalar or a list of strings; nothing for other values.
+// Returns a scalar or a list of strings; nullopt for other values.
 inline std::optional<Value> scalar(const toml::node& node) {
   if (const auto* x = node.as_integer()) return x->get();
   if (const auto* x = node.as_floating_point()) return x->get();
@@ -58,7 +58,7 @@ inline std::optional<Value> scalar(const toml::node& node) {
   return {};
 }
 
-// Prints "key = value", or the key alone if the value is no scalar.
+// Prints "key = value", or only the key if the value is not a scalar.
 inline std::string assignment(std::string_view key, const std::optional<Value>& value) {
   return value ? fmt::format("{} = {}", key, toml_text(*value)) : std::string(key);
 }
@@ -68,7 +68,7 @@ inline std::string assignment(std::string_view key, const std::optional<Value>& 
 template <class Record>
 class Reader {
  public:
-  // The table must outlive the reader; `source` stands for the text in messages. Unset keys are as in `defaults`.
+  // The table must outlive the reader; `source` names the text in messages. Unset keys are as in `defaults`.
   Reader(const Table<Record>& table, std::string_view source, Record defaults = {})
       : table_(table), keys_(table.begin(), table.end()), source_(source), record_(std::move(defaults)) {}
 
@@ -97,7 +97,7 @@ class Reader {
   }
 
   const Record& record() const { return record_; }
-  // Returns where a key was set, "file:line" or "override `...`"; "" if nowhere.
+  // Returns where a key was set, "file:line" or "override `...`"; "" if it was not.
   std::string where_set(const std::string& name) const {
     const auto found = set_at_.find(name);
     return found == set_at_.end() ? "" : found->second;
@@ -126,7 +126,7 @@ class Reader {
     bool section = false;
     for (const Key& field : keys_) section = section || field.section == name;
     if (!section) FAIL("{}: {}", line_of(node), unknown_key_message(name, keys_));
-    FAIL("{}: {} is {}, expected a section; write [{}] and its keys below", line_of(node),
+    FAIL("{}: {} is {}, expected a section; write [{}] with its keys below", line_of(node),
          assignment(name, scalar(node)), kind_name(node), name);
   }
 
@@ -167,14 +167,15 @@ class Reader {
     set_at_[field.name()] = where;
   }
 
-  // Takes the text as TOML if it is; otherwise, or if a string is wanted and TOML sees another type ("2024"), as it is.
+  // Parses the text as TOML if possible. Otherwise, or if a string is wanted and TOML reads another type ("2024"),
+  // takes the text itself.
   void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
     const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
     std::optional<toml::table> table = as_toml(text);
     if (!table && (field.kind == Key::Kind::integer || field.kind == Key::Kind::real)) table = as_number(text);
     const bool is_list = table && field.may_list && table->begin()->second.is_array();
     if (!table || (wants_string && !is_list && !table->begin()->second.is_string())) {
-      CHECK(!text.starts_with('"') && !text.starts_with('\''), "{}: the quotes do not match; close or drop them",
+      CHECK(!text.starts_with('"') && !text.starts_with('\''), "{}: the quotes do not match; close or remove them",
             where);
       table = as_toml(toml_quoted(text));
       CHECK(table, "{}: the value is not UTF-8; use a name that is", where);
@@ -189,12 +190,12 @@ class Reader {
       toml::table table = toml::parse("value = " + text);
       if (table.size() == 1 && text.find('\n') == std::string::npos) return table;
     } catch (const toml::parse_error&) {
-      // Not TOML.
+      // The text is not TOML.
     }
     return {};
   }
 
-  // Returns a table if the text is a decimal number; infinite if no double can hold it.
+  // Returns a table if the text is a decimal number; infinite if a double cannot hold it.
   static std::optional<toml::table> as_number(std::string_view text) {
     double value = 0;
     const char* const end = text.data() + text.size();

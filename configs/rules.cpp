@@ -48,7 +48,7 @@ Found check_model(const Config& config) {
   if (model.positions != Positions::rotary) return {};
   if (const int64_t turned = model.rotary_features(); turned < 2 || turned > 256)
     return problem(config, "model.rotary_share",
-                   "of the {} features of a head makes {} features to be turned in pairs; 2 to 256 can be",
+                   "of the {} features of a head means {} rotated features; they come in pairs, 2 to 256 of them",
                    model.size_of_head(), turned);
   if (model.rotary_low >= model.rotary_high && model.rotary_factor != 1)
     return problem(config, "model.rotary_low",
@@ -77,7 +77,7 @@ std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
   return found;
 }
 
-// Returns the degrees near this one that share out the heads, and the key-value heads or the ranks over these.
+// Returns the divisors of the heads near this degree that divide the key-value heads or are a multiple of them.
 std::vector<int64_t> degrees_that_share(const ModelConfig& model, int64_t degree) {
   std::vector<int64_t> found = divisors_near(model.heads, degree);
   std::erase_if(found, [&](int64_t d) { return model.kv_heads() % d != 0 && d % model.kv_heads() != 0; });
@@ -94,8 +94,8 @@ Found check_tensor_parallel(const Config& config) {
                    config.model.heads, fmt::join(divisors_near(config.model.heads, degree), " "));
   if (const int64_t heads = config.model.kv_heads(); heads % degree != 0 && degree % heads != 0)
     return problem(config, "parallel.tensor_parallel_degree",
-                   "neither divides model.key_value_heads = {} nor is a multiple of it, so that its heads cannot be "
-                   "shared out, nor each be held by as many ranks; these fit: {}",
+                   "neither divides model.key_value_heads = {} nor is a multiple of it, so that ranks can neither "
+                   "divide its heads nor share them evenly; these fit: {}",
                    heads, fmt::join(degrees_that_share(config.model, degree), " "));
   if (config.model.features() % degree != 0)
     return problem(config, "parallel.tensor_parallel_degree",
@@ -105,24 +105,22 @@ Found check_tensor_parallel(const Config& config) {
   if (batch.global_batch_size % sequences != 0) {
     const auto most = static_cast<int64_t>(find_field("batch.global_batch_size")->range.max);
     const auto batches = multiples_near(sequences, batch.global_batch_size, most);
-    return problem(
-        config, "parallel.prescaled_batch",
-        "makes microbatches of batch.microbatch_size {} x parallel.tensor_parallel_degree {} = {} sequences, "
-        "which do not divide batch.global_batch_size = {}; set true{}",
-        batch.microbatch_size, degree, sequences, batch.global_batch_size,
-        batches.empty() ? "" : fmt::format(", or a batch of {}", fmt::join(batches, " or ")));
+    return problem(config, "parallel.prescaled_batch",
+                   "makes microbatches of batch.microbatch_size {} x parallel.tensor_parallel_degree {} = {} "
+                   "sequences, which do not divide batch.global_batch_size = {}; set true{}",
+                   batch.microbatch_size, degree, sequences, batch.global_batch_size,
+                   batches.empty() ? "" : fmt::format(", or a batch of {}", fmt::join(batches, " or ")));
   }
   const int64_t rows = batch.microbatch_size * batch.sequence_length;
   if (parallel.sequence_parallel && parallel.prescaled_batch && rows % degree != 0) {
     const int64_t step = degree / std::gcd(degree, batch.microbatch_size);
     const auto lengths = multiples_near(step, batch.sequence_length, config.model.context);
-    return problem(
-        config, "parallel.sequence_parallel",
-        "shares out the rows of a microbatch, batch.microbatch_size {} x batch.sequence_length {} = {}, which "
-        "parallel.tensor_parallel_degree = {} does not divide; degrees that do: {}{}",
-        batch.microbatch_size, batch.sequence_length, rows, degree,
-        fmt::join(divisors_near(std::gcd(rows, config.model.heads), degree), " "),
-        lengths.empty() ? "" : fmt::format("; sequences that fit: {}", fmt::join(lengths, " ")));
+    return problem(config, "parallel.sequence_parallel",
+                   "divides the rows of a microbatch, batch.microbatch_size {} x batch.sequence_length {} = {}, which "
+                   "parallel.tensor_parallel_degree = {} does not divide; degrees that do: {}{}",
+                   batch.microbatch_size, batch.sequence_length, rows, degree,
+                   fmt::join(divisors_near(std::gcd(rows, config.model.heads), degree), " "),
+                   lengths.empty() ? "" : fmt::format("; sequences that fit: {}", fmt::join(lengths, " ")));
   }
   return {};
 }
@@ -138,11 +136,10 @@ Found check_sizes(const Config& config) {
   const double wide = rows * real(std::max({model.features(), model.vocab, model.head_size * model.heads}));
   const double scores = rows * real(batch.sequence_length) * real(model.heads);
   if (std::max(wide, scores) > most_elements)
-    return problem(
-        config, "batch.microbatch_size",
-        "x batch.sequence_length = {} makes tensors of {:.1e} elements, and no machine has memory for {:.0e}; "
-        "lower the one or the other",
-        batch.sequence_length, std::max(wide, scores), most_elements);
+    return problem(config, "batch.microbatch_size",
+                   "x batch.sequence_length = {} makes tensors of {:.1e} elements, and no machine has {:.0e} bytes of "
+                   "memory; lower the one or the other",
+                   batch.sequence_length, std::max(wide, scores), most_elements);
   return {};
 }
 
@@ -155,17 +152,16 @@ Found check_pipeline(const Config& config) {
   const PipelineSchedule schedule = config.parallel.pipeline_schedule;
   if (is_v_shaped(schedule) && chunks != 2)
     return problem(config, "parallel.pipeline_schedule",
-                   "has two chunks of layers on each rank, and parallel.virtual_stages is {}; set that to 2", chunks);
+                   "has two chunks of layers on each rank, but parallel.virtual_stages is {}; set that to 2", chunks);
   const int64_t active = config.parallel.active_microbatches;
   if (schedule == PipelineSchedule::v_half && active > 0)
     return problem(config, "parallel.active_microbatches",
                    "has no effect under parallel.pipeline_schedule = \"v_half\"; set 0");
   if (schedule == PipelineSchedule::zb_v && 0 < active && active < degree)
-    return problem(
-        config, "parallel.active_microbatches",
-        "is less than the {} that parallel.pipeline_schedule = \"zb_v\" needs on as many pipeline ranks; set 0, "
-        "or the schedule \"v_half\", which needs half the memory",
-        degree);
+    return problem(config, "parallel.active_microbatches",
+                   "is less than the {} that parallel.pipeline_schedule = \"zb_v\" needs on this many pipeline ranks; "
+                   "set 0, or the schedule \"v_half\", which needs half the memory",
+                   degree);
   if (degree * chunks > layers) {
     std::vector<std::string> most;
     if (degree <= layers) most.push_back(fmt::format("{} x {}", degree, layers / degree));
@@ -203,8 +199,7 @@ Found check_layers_per_stage(const Config& config) {
   int64_t sum = 0;
   for (const std::string& word : words) {
     const int64_t count = layer_count(word, layers);
-    if (count == 0)
-      return wrong(fmt::format("holds {}, which is not a number from 1 to {}", toml_quoted(word), layers));
+    if (count == 0) return wrong(fmt::format("has {}, which is not a number from 1 to {}", toml_quoted(word), layers));
     sum += count;
   }
   if (static_cast<int64_t>(words.size()) != stages)
@@ -220,8 +215,7 @@ Found check_sharding(const Config& config) {
   if (parallel.sharding_strategy != ShardingStrategy::no_shard) return {};
   const auto useless = [&](const char* key, const char* nothing_to, const char* off) {
     return problem(config, key,
-                   "has nothing to {} under parallel.sharding_strategy = \"no_shard\"; set {}, or another "
-                   "strategy",
+                   "has nothing to {} under parallel.sharding_strategy = \"no_shard\"; set {}, or another strategy",
                    nothing_to, off);
   };
   if (parallel.sharded_data_parallel_degree > 1) return useless("parallel.sharded_data_parallel_degree", "share", "0");
@@ -248,17 +242,17 @@ Found check_memory(const Config& config) {
       kind != ActivationCheckpointing::Kind::none && kind != ActivationCheckpointing::Kind::selective;
   if (config.memory.offload_activations && !whole_layers)
     return problem(config, "memory.offload_activations",
-                   "copies the inputs of recomputed layers, and memory.activation_checkpointing = \"{}\" recomputes no "
+                   "copies the inputs of recomputed layers, but memory.activation_checkpointing = \"{}\" recomputes no "
                    "whole layer; set each, group_N or contiguous there",
                    to_string(config.memory.activation_checkpointing));
   if (config.memory.offload_parameters && config.parallel.sharding_strategy != ShardingStrategy::full_shard)
     return problem(config, "memory.offload_parameters",
-                   "copies a layer to the device when it is gathered, which parallel.sharding_strategy = \"{}\" does "
-                   "not do for each use; set full_shard there, which one rank may have as well",
+                   "copies a layer to the device when it is gathered, but parallel.sharding_strategy = \"{}\" does not "
+                   "gather it for each use; set full_shard there, which also works on one rank",
                    to_string(config.parallel.sharding_strategy));
   if (config.memory.offload_parameters && config.memory.offload_optimizer < 1)
     return problem(config, "memory.offload_parameters",
-                   "is for weights whose master weights are in host memory too, and memory.offload_optimizer = {} "
+                   "is for weights whose master weights are also in host memory, but memory.offload_optimizer = {} "
                    "leaves some on the device; set 1 there",
                    config.memory.offload_optimizer);
   return {};
@@ -274,20 +268,19 @@ Found check_run(const Config& config) {
   return {};
 }
 
-// Refuses what trainer/parallel/graphs.h cannot do.
+// Refuses settings that trainer/parallel/graphs.h does not support.
 Found check_cuda_graphs(const Config& config) {
   if (!config.run.cuda_graphs) return {};
   if (const int64_t degree = config.parallel.tensor_parallel_degree; degree > 1)
     return problem(config, "run.cuda_graphs",
-                   "holds no sums over ranks, which parallel.tensor_parallel_degree = {} has inside of layers; set 1 "
-                   "there, or false here",
+                   "cannot include sums over ranks, which parallel.tensor_parallel_degree = {} has inside layers; set "
+                   "1 there, or false here",
                    degree);
   if (const int64_t stages = config.parallel.pipeline_parallel_degree; stages > 1)
-    return problem(
-        config, "run.cuda_graphs",
-        "is not for stages that wait for one another's messages, and parallel.pipeline_parallel_degree = {}; "
-        "set 1 there, or false here",
-        stages);
+    return problem(config, "run.cuda_graphs",
+                   "does not work for stages that wait for one another's messages, and "
+                   "parallel.pipeline_parallel_degree = {}; set 1 there, or false here",
+                   stages);
   return {};
 }
 
@@ -295,7 +288,7 @@ Found check_trace(const Config& config) {
   const std::string& text = config.train.trace_steps;
   if (text.empty()) return {};
   const std::optional<StepRange> steps = step_range(text);
-  if (!steps) return problem(config, "train.trace_steps", "names no steps; write one, as 10, or a range, as 10-12");
+  if (!steps) return problem(config, "train.trace_steps", "is not a step, as 10, or a range of steps, as 10-12");
   if (steps->last > config.train.steps)
     return problem(config, "train.trace_steps", "is beyond train.steps = {}; name earlier ones, or raise that",
                    config.train.steps);
@@ -313,9 +306,9 @@ Found check_skipping(const Config& config) {
 
 Found check_communication(const Config& config) {
   if (config.communication.backend == Backend::mpi && !config.communication.rendezvous.empty())
-    return problem(config, "communication.rendezvous",
-                   "is for ranks started without MPI, and communication.backend = \"mpi\" needs it; empty the "
-                   "one, or set nccl");
+    return problem(
+        config, "communication.rendezvous",
+        "is for ranks started without MPI, but communication.backend = \"mpi\" needs MPI; leave it empty, or set nccl");
   return {};
 }
 
@@ -330,7 +323,7 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 }
 
 std::optional<Problem> first_problem(const Config& config) {
-  // check_values goes first: the others divide by what it has found positive.
+  // check_values comes first: the others divide by values that it has found positive.
   for (const auto check :
        {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
         check_layers_per_stage, check_sharding, check_placement, check_memory, optimizer_problem, check_run,

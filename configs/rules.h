@@ -10,13 +10,13 @@
 
 namespace megalith {
 
-// Returns the first rule that a resolved Config breaks, or nothing.
+// Returns the first rule that a resolved Config breaks, or nullopt.
 std::optional<Problem> first_problem(const Config& config);
 
-// Returns the rule of [adapter] and train.freeze that it breaks (adapter.cpp).
+// Returns the rule of [adapter] and train.freeze that it breaks (adapter.cpp), or nullopt.
 std::optional<Problem> trained_problem(const Config& config);
 
-// Returns the rule of [optimizer], or of the types of its state, that it breaks (optimizer_rules.cpp).
+// Returns the rule of [optimizer], or of the types of its state, that it breaks (optimizer_rules.cpp), or nullopt.
 std::optional<Problem> optimizer_problem(const Config& config);
 
 // Returns the `most` values nearest to x, in order.

@@ -31,7 +31,7 @@ void divide(std::array<int64_t*, 4> degrees, int64_t few) {
           whole[0], whole[1], whole[2], whole[3], counted(few, "rank"), product());
     *largest /= 2;
   }
-  CHECK(product() == few, "the layout shrinks by halves, to {} but not to {}; take the former",
+  CHECK(product() == few, "the layout shrinks by halves, to {} but not to {}; use the former",
         counted(product(), "rank"), few);
 }
 
@@ -44,7 +44,7 @@ double parameters_of_layer(const ModelConfig& model) {
          (model.query_key_norm ? 2 * static_cast<double>(model.size_of_head()) : 0);
 }
 
-// Keeps keys and values shared by heads, and held by as many ranks as they were, where there are more ranks than they.
+// Keeps the sharing of key-value heads, and how many ranks hold each where the tensor degree exceeds their number.
 int64_t key_value_heads_of(const Config& config, int64_t tensor, int64_t heads) {
   const int64_t shared = config.model.kv_heads(), ranks = config.parallel.tensor_parallel_degree;
   if (shared == config.model.heads) return heads;
@@ -73,7 +73,7 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   if (model.key_value_heads > 0) model.key_value_heads = key_value_heads_of(config, d.tensor, model.heads);
   if (model.head_size > 0) model.head_size = head_size;
   model.rotary_share = std::max(model.rotary_share, 2.0 / head_size);
-  if (model.feed_forward > 0) {  // as many times the width, in whole parts
+  if (model.feed_forward > 0) {  // keeps the ratio to the width, in whole parts
     const int64_t part = model.hidden * config.model.feed_forward / config.model.hidden / d.tensor;
     model.feed_forward = std::max<int64_t>(1, part) * d.tensor;
   }
@@ -82,10 +82,10 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   parallel.tensor_parallel_degree = d.tensor;
   parallel.pipeline_parallel_degree = d.pipeline;
   parallel.layers_per_stage.clear();
-  if (is_v_shaped(parallel.pipeline_schedule))  // which needs as many as there are stages
+  if (is_v_shaped(parallel.pipeline_schedule))  // a V needs as many as there are stages
     parallel.active_microbatches = parallel.active_microbatches * d.pipeline / config.parallel.pipeline_parallel_degree;
   if (parallel.sharded_data_parallel_degree > 0) parallel.sharded_data_parallel_degree = d.shard;
-  // Several nodes stay several, and a shard group that spans some spans two.
+  // Several nodes remain several, and a shard group that spans nodes spans two.
   if (0 < per_node && per_node < num_ranks)
     parallel.ranks_per_node = std::max(d.tensor, std::min(few_ranks / 2, d.tensor * d.shard / 2));
   const auto scaled = [&](int64_t parameters) {
@@ -107,7 +107,7 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
 
 Config shrink(const Config& config, int64_t few_ranks) {
   CHECK(!config.hardware.profile.empty(),
-        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of {}",
+        "--shrink: hardware.profile is empty, so the number of devices is unknown; choose one of {}",
         known_profile_names());
   const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
   Config placed = config;

@@ -11,7 +11,7 @@ struct StepRange {
   int64_t first = 0, last = 0;  // counted from 1, both included
 };
 
-// Returns nothing if the text is no such range, or ends before it begins.
+// Returns nullopt if the text is not such a range, or ends before it begins.
 std::optional<StepRange> step_range(const std::string& text);
 
 }  // namespace megalith

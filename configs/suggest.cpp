@@ -65,7 +65,7 @@ std::string unknown_key_message(std::string_view name, const std::vector<Key>& k
     if (field.section == section) keys_of_section.emplace_back(field.key);
     if (field.key == key) homes.push_back(field.name());
   }
-  // A right key in a wrong section is closer than a key with a similar name; so is a right section.
+  // A right key in a wrong section is nearer than a key with a similar name; so is a right section.
   std::string best = nearest(name, homes);
   if (best.empty() && !keys_of_section.empty())
     if (const std::string near_key = nearest(key, keys_of_section); !near_key.empty())

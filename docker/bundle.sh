@@ -3,7 +3,7 @@
 # libraries. CUDA's libraries and the C library are the machine's own: it needs a driver, cuBLAS and NCCL to train on
 # GPUs, and a C library no older than this one's.
 #   docker/bundle.sh OUT [PRESET] [--tests] [--architectures LIST] [--packed] [-DOPTION=VALUE...]
-#     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
+#     PRESET     cuda (the default) or cpu; builds what is missing, in build/bundle-PRESET
 #     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
 #     --architectures 90a    for H100 and H200 alone, 80 for A100, '80 90a' for both: less to build, and to carry
 #     --packed   also OUT.tar.xz and its checksum in OUT.tar.xz.sha256. With --tests it says what that and this repository take together, and fails beyond 64 MiB, as
@@ -37,12 +37,12 @@ done
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty; name a new folder" >&2; exit 1; }
 cd "$(dirname "$0")/.."
 command -v orted >/dev/null || {
-  echo "a bundle holds the launcher of Open MPI 4, and here is none (Debian 13 has Open MPI 5): make it on Debian 12 or" \
+  echo "a bundle needs the launcher of Open MPI 4, which is missing here (Debian 13 has Open MPI 5): make it on Debian 12 or" \
     "Ubuntu 24.04, by docker/*.Dockerfile for instance" >&2
   exit 1
 }
 
-command -v patchelf >/dev/null || { echo "a bundle's libraries are told where they lie by patchelf: install it" >&2; exit 1; }
+command -v patchelf >/dev/null || { echo "a bundle needs patchelf to set the paths of its libraries: install it" >&2; exit 1; }
 
 # The programs run on any x86-64 processor.
 build=build/bundle-$preset
@@ -95,7 +95,7 @@ of_one_network='lib(ucp|uct|fabric|ibverbs|psm|psm2|portals)[_a-z]*\.so'
 for plugin in "$plugins"/*.so; do
   [[ $(ldd "$plugin") =~ $of_one_network ]] || cp -L "$plugin" "$(place "$plugins")"
 done
-# PMIx, which connects mpirun and srun to their ranks, may lie in another folder.
+# PMIx, which connects mpirun and srun to their ranks, may be in another folder.
 pmix=$(dirname "$(readlink -f "$(ldconfig -p | awk '/libpmix\.so\.2 /{print $NF; exit}')")")
 [ -d "$pmix/pmix" ] || { echo "found no plugins of PMIx in $pmix" >&2; exit 1; }
 mkdir -p "$out/pmix/lib/pmix"

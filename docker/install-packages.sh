@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages of Debian 12, Debian 13 or Ubuntu 24.04 that Megalith is built from and runs with. Does nothing,
 # and needs no rights, when all are installed.
-#   install-packages.sh [--cuda]     --cuda: what the cuda preset needs as well, which of these Debian 13 alone has
+#   install-packages.sh [--cuda]     --cuda: also the packages of the cuda preset, which only Debian 13 has
 #   install-packages.sh --list       only prints their names
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what is released of the CPU's Megalith, for any x86-64 processor: a package for this system's Debian or Ubuntu, and a
+# Makes the release of Megalith for CPUs, for any x86-64 processor: a package for this system's Debian or Ubuntu, and a
 # portable archive where there is a launcher of Open MPI 4 (docker/bundle.sh), each with its checksum.
 #   docker/package.sh OUT [--deb]       --deb: the package alone
 # Then:  apt install OUT/megalith_VERSION_amd64.deb   or   tar -xf OUT/megalith-VERSION-SYSTEM.tar.xz
@@ -32,7 +32,7 @@ if ! $only_deb && command -v orted >/dev/null; then
   rm -rf "$folder"
 fi
 
-# The libraries that only Megalith has lie in a folder of its own.
+# Libraries that only Megalith uses are in a folder of their own.
 cmake --preset cpu -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=OFF -DMEGALITH_BENCH=OFF \
   -DMEGALITH_LIBRARY_FOLDER=lib/megalith -DMEGALITH_ZSH_FOLDER=share/zsh/vendor-completions >/dev/null
 cmake --build "$build" -j "$jobs" --target megalith | tail -n 1

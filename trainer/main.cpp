@@ -30,7 +30,7 @@ int run(const CommandLine& line, const Session& session) {
       together(session, [&] {
         CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "cannot write all of the output: {}; is the disk full?",
               std::strerror(errno));
-        // A training continues without a reader; the output of another command is its result.
+        // A training continues without a reader; the output of other commands is their result.
         if (const std::string lost = standard_output_error(); !line.handles_signals())
           CHECK(lost.empty(), "cannot write all of the output: {}", lost);
       });
@@ -61,11 +61,11 @@ int run(const CommandLine& line, const Session& session) {
 int main(int argc, char** argv) {
   megalith::open_standard_descriptors();
   megalith::share_heap_under_limit();
-  // A limit on file sizes becomes an error of the write instead of a silent death.
+  // Makes a limit on file sizes an error of the write instead of a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So hold signals until then or, in a
-  // command that handles signals, until it does. Do not hold them while ranks wait for one another in a folder, which
-  // may take long.
+  // Open MPI 4's mpirun may wait forever for a rank that ends before MPI_Init returns. So signals are held until then
+  // or, in a command that handles signals, until it does. They are not held while ranks wait for one another in a
+  // folder, which may take long.
   std::optional<megalith::Uninterrupted> starting(std::in_place);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;

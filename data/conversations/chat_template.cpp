@@ -53,7 +53,7 @@ std::string names_of_templates() {
   return names;
 }
 
-// Reads an object of a template's file, all of whose keys must be known.
+// Reads an object of a template file, all of whose keys must be known.
 class Section {
  public:
   Section(const Json& object, std::string name, const std::string& path)
@@ -104,7 +104,7 @@ ChatTemplate template_from(const Json& file, const std::string& path) {
   }
   const Json *user = all.member("user"), *assistant = all.member("assistant");
   all.check_no_other();
-  CHECK(user && assistant, "{} has no \"{}\"; a template says what stands around the user's and the assistant's texts",
+  CHECK(user && assistant, "{} has no \"{}\"; a template has the texts around the user's and the assistant's messages",
         path, user ? "assistant" : "user");
   Section of_user(*user, "\"user\"", path), of_assistant(*assistant, "\"assistant\"", path);
   chat.user = {of_user.text("before"), of_user.text("after")};
@@ -112,14 +112,14 @@ ChatTemplate template_from(const Json& file, const std::string& path) {
                     of_assistant.text("after")};
   of_user.check_no_other();
   of_assistant.check_no_other();
-  CHECK(!chat.assistant.end.empty(),
-        "{}: \"assistant\" has no \"end\", so that no answer would end; write the text that ends one, such as "
-        "<|im_end|>",
-        path);
+  CHECK(
+      !chat.assistant.end.empty(),
+      "{}: \"assistant\" has no \"end\", so that no answer would end; write the text that ends one, such as <|im_end|>",
+      path);
   return chat;
 }
 
-// Writes messages one after the other.
+// Writes messages in order.
 class Renderer {
  public:
   explicit Renderer(const ChatTemplate& chat) : chat_(chat) { out_.text = chat.begin; }
@@ -167,12 +167,12 @@ class Renderer {
 
   const ChatTemplate& chat_;
   RenderedChat out_;
-  std::optional<std::string_view> waiting_;  // a system message for inside the next user's
+  std::optional<std::string_view> waiting_;  // a system message that belongs inside the next user message
 };
 
 RenderedChat render(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
   const std::string why = why_no_conversation(chat, messages);
-  CHECK(why.empty(), "the messages are no conversation: {}", why);
+  CHECK(why.empty(), "the messages are not a conversation: {}", why);
   Renderer renderer(chat);
   const bool lacks_system = chat.system && chat.system->otherwise && messages[0].role != "system";
   const ChatMessage otherwise{"system", lacks_system ? *chat.system->otherwise : ""};
@@ -183,7 +183,7 @@ RenderedChat render(const ChatTemplate& chat, std::span<const ChatMessage> messa
 
 RenderedChat render_prompt(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
   RenderedChat rendered = render(chat, messages);
-  CHECK(messages.back().role == "user", "the last of {} messages is of the role {}; a model answers the user's",
+  CHECK(messages.back().role == "user", "the last of {} messages has the role {}; a model answers the user's",
         messages.size(), messages.back().role);
   rendered.text += chat.assistant.before;
   return rendered;
@@ -201,12 +201,11 @@ ChatTemplate chat_template(const std::string& name_or_file) {
     if (chat.name == name_or_file) return chat;
   std::error_code absent;
   CHECK(!name_or_file.empty() && std::filesystem::is_regular_file(name_or_file, absent),
-        "the chat template {} is neither a built-in one nor a file; built in are {}", name_or_file,
-        names_of_templates());
+        "the chat template {} is neither built in nor a file; built in are {}", name_or_file, names_of_templates());
   try {
     return template_from(parse_json(read_file(name_or_file)), name_or_file);
   } catch (const Json::exception& error) {
-    FAIL("the chat template {} is not JSON: {}; data/conversations/chat_template.h says what it holds", name_or_file,
+    FAIL("the chat template {} is not JSON: {}; data/conversations/chat_template.h describes the format", name_or_file,
          error.what());
   }
 }
@@ -229,21 +228,20 @@ std::string chat_template_file(const ChatTemplate& chat) {
 }
 
 std::string why_no_conversation(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
-  if (messages.empty()) return "there is no message; give at least one of the user";
+  if (messages.empty()) return "there are no messages; give at least one of the user";
   size_t first = 0;
   if (messages[0].role == "system") {
     if (!chat.system)
-      return fmt::format("message 1 is of the role system, of which the template {} knows nothing; leave it out",
-                         chat.name);
-    if (messages.size() == 1) return "its only message is of the role system; give one of the user behind it";
+      return fmt::format("message 1 has the role system, which the template {} does not have; remove it", chat.name);
+    if (messages.size() == 1) return "its only message has the role system; add one of the user after it";
     first = 1;
   }
   for (size_t i = first; i < messages.size(); i++) {
     const char* expected = (i - first) % 2 == 0 ? "user" : "assistant";
     if (messages[i].role == expected) continue;
     return fmt::format(
-        "message {} of {} is of the role {}, and {} is due; a system message may come first, then user and assistant "
-        "take turns",
+        "message {} of {} has the role {}, expected {}; a system message may come first, then user and assistant take "
+        "turns",
         i + 1, messages.size(), json_text(Json(messages[i].role)), expected);
   }
   return "";
@@ -288,7 +286,7 @@ void ChatEncoder::check_specials(std::span<const ChatMessage> messages) const {
   }
 }
 
-// Encodes the text, and notes the places of its tokens.
+// Encodes the text, and notes which tokens its parts become.
 void ChatEncoder::encode(const RenderedChat& chat, std::vector<int32_t>& ids) {
   const std::string_view text = chat.text;
   places_.clear();

@@ -38,11 +38,11 @@ class Foreign {
   Ordered variables_;
 };
 
-// Words that no template has.
+// Words that no template contains.
 const std::string said_by_system = "zqSystemzq", asked_first = "zqQuestionzq", answered = "zqAnswerzq",
                   asked_again = "zqMorezq";
 
-// Cuts a text at these words, in their order; nothing where one is not there.
+// Cuts a text at these words, in their order. Returns nullopt if one is missing.
 std::optional<std::vector<std::string>> cut_at(const std::string& text, const std::vector<std::string>& words) {
   std::vector<std::string> parts;
   size_t at = 0;
@@ -60,7 +60,8 @@ std::string without_end(const std::string& text, const std::string& end) {
   return text.substr(0, text.size() - end.size());
 }
 
-// Contents of a message: blanks around it, several lines, other scripts, signs of Jinja, a thought, nothing.
+// Test contents of messages: surrounding blanks, several lines, other scripts, Jinja's signs, a thought, an empty
+// string.
 const std::vector<std::string>& contents() {
   static const std::vector<std::string> all{"Hello there",
                                             "  blanks around \n",
@@ -89,7 +90,7 @@ std::vector<Messages> conversations(bool with_system, bool prompts) {
   return all;
 }
 
-// Returns the first difference between the two over such conversations; "" if there is not one.
+// Returns the first difference between the two templates over such conversations, or "".
 std::string difference(const Foreign& foreign, const ChatTemplate& chat, bool prompts) {
   for (const bool with_system : {false, true}) {
     if (with_system && !chat.system) continue;
@@ -113,7 +114,7 @@ std::string difference(const Foreign& foreign, const ChatTemplate& chat, bool pr
   return "";
 }
 
-// What may be the system message's part of a template, read off a conversation that has one.
+// Returns possible system parts of a template, read off a conversation with a system message.
 std::vector<ChatTemplate> with_systems(const ChatTemplate& chat, const std::string& head, const std::string& before,
                                        const std::string& after, const TokenRoles& roles) {
   std::vector<ChatTemplate> all;
@@ -142,7 +143,7 @@ std::vector<ChatTemplate> with_systems(const ChatTemplate& chat, const std::stri
   return all;
 }
 
-// Reads the parts off; an Error says why it cannot.
+// Reads the parts off rendered conversations. Error: why it cannot.
 std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& roles, const std::string& name) {
   const auto need = [&](const std::vector<Messages>& all, bool prompt, const std::vector<std::string>& words) {
     const auto parts = cut_at(foreign.render(all.front(), prompt), words);
@@ -155,10 +156,9 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   const auto whole = need({{question, answer}}, false, {asked_first, answered});
   const auto open = cut_at(foreign.render({question}, false), {asked_first});
   const std::string &head_and_user = first[0], &to_answer = first[1], &behind = whole[2];
-  CHECK(turns[0] == head_and_user && turns[3] == to_answer,
-        "the text that it writes around a message depends on later messages");
-  CHECK(turns[1].starts_with(to_answer), "an earlier answer does not stand where a new one begins");
-  CHECK(turns[2].starts_with(behind), "the text that it writes after an answer depends on the next message");
+  CHECK(turns[0] == head_and_user && turns[3] == to_answer, "the text around a message depends on later messages");
+  CHECK(turns[1].starts_with(to_answer), "an earlier answer is not where a new one begins");
+  CHECK(turns[2].starts_with(behind), "the text after an answer depends on the next message");
   ChatTemplate chat;
   chat.name = name;
   chat.user.before = turns[2].substr(behind.size());
@@ -166,16 +166,16 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
   chat.assistant.before = to_answer.substr(chat.user.after.size());
   chat.assistant.lead = turns[1].substr(to_answer.size());
   const size_t last = behind.find_last_not_of(" \t\n");
-  CHECK(last != std::string::npos, "it writes nothing that would end an answer");
+  CHECK(last != std::string::npos, "no text ends an answer");
   chat.assistant.end = behind.substr(0, last + 1);
   chat.assistant.after = behind.substr(last + 1);
-  CHECK(head_and_user.ends_with(chat.user.before), "the first question has another begin than later ones");
+  CHECK(head_and_user.ends_with(chat.user.before), "the first question begins differently from later ones");
   const std::string head = without_end(head_and_user, chat.user.before);
   std::vector<ChatTemplate> all;
   std::optional<std::vector<std::string>> system;
   try {
     system = cut_at(foreign.render({{"system", said_by_system}, question}, true), {said_by_system, asked_first});
-  } catch (const Error&) {  // it has none
+  } catch (const Error&) {  // the template has no system part
   }
   if (system) all = with_systems(chat, head, (*system)[0], (*system)[1], roles);
   if (!system) {
@@ -187,7 +187,7 @@ std::vector<ChatTemplate> candidates(const Foreign& foreign, const TokenRoles& r
     all.push_back(all[i]);
     all.back().trim = true;
   }
-  CHECK(!all.empty(), "its system message stands neither before the first question nor inside of it");
+  CHECK(!all.empty(), "its system message is neither before the first question nor inside it");
   return all;
 }
 
@@ -212,7 +212,7 @@ LearnedTemplate learn_chat_template(const std::string& jinja, const TokenRoles& 
     why = e.what();
   }
   FAIL(
-      "the chat template of {} has a form that megalith does not know: {}. Name one with --template: chatml, llama3, "
+      "megalith does not support the form of the chat template of {}: {}. Choose one with --template: chatml, llama3, "
       "mistral, zephyr, plain, or a file (data/conversations/chat_template.h)",
       name, why);
 }
@@ -226,8 +226,7 @@ LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use
     const TokenUse theirs = special_tokens_in(name).use;
     CHECK(!theirs.jinja.empty(),
           "the folder {} has no chat template, neither {} nor {} nor one in {}; name a folder that has one, a file, or "
-          "one of "
-          "chatml, llama3, mistral, zephyr and plain",
+          "one of chatml, llama3, mistral, zephyr and plain",
           name, chat_template_name, jinja_file, tokenizer_config_file);
     return learn_chat_template(theirs.jinja, theirs.roles, name);
   }

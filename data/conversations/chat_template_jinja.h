@@ -1,4 +1,4 @@
-// Chat templates in Hugging Face's form, which is Jinja: written for an export, and recognised in a folder by what they
+// Chat templates in Hugging Face's form, Jinja: written for an export, and recognised in a folder by the text that they
 // render.
 #pragma once
 
@@ -12,24 +12,25 @@ namespace megalith {
 
 using TokenRoles = std::map<std::string, std::string>;  // TokenUse::roles
 
-// Returns the template in Jinja: `transformers` renders with it what render_chat() and render_chat_prompt() do. Other
-// conversations are refused in both.
+// Returns the template in Jinja. `transformers` renders with it the texts of render_chat() and render_chat_prompt();
+// conversations that these refuse, it refuses too.
 std::string to_jinja(const ChatTemplate& chat);
 
 struct LearnedTemplate {
   ChatTemplate chat;
-  // Why it renders prompts as the template in Jinja does, but not whole conversations, which training takes; "": both.
+  // Why it renders prompts as the template in Jinja does, but not the whole conversations that training takes; "": it
+  // renders both.
   std::string prompts_alone;
 };
 
-// Returns the template that renders as one in Jinja does: its parts are read off conversations that it renders, and
-// compared over many others. `name` is what to call it in messages; one that is built in keeps its own name. Error,
-// with the first conversation that differs: it has another form than ChatTemplate can say.
+// Returns the template that renders as a given one in Jinja does. Its parts are read off conversations that the Jinja
+// template renders, and then compared over many others. `name` names it in messages; a built-in template keeps its own
+// name. Error, with the first conversation that differs: ChatTemplate cannot express it.
 LearnedTemplate learn_chat_template(const std::string& jinja, const TokenRoles& roles, const std::string& name);
 
-// Returns the template that a user names: a built-in one; a file of chat_template.h's form or in Jinja; or a folder
-// that has one, of prepare, of a run or of Hugging Face, whose own roles hold then. `use` is the tokenizer's. Errors:
-// none of these; as of chat_template() and learn_chat_template().
+// Returns the template that a user names: a built-in one; a file in chat_template.h's form or in Jinja; or a folder
+// that has one, of prepare, of a run or a Hugging Face checkpoint, whose own token roles then apply. `use` is the
+// tokenizer's. Errors: none of these; those of chat_template() and learn_chat_template().
 LearnedTemplate named_chat_template(const std::string& name, const TokenUse& use);
 
 }  // namespace megalith

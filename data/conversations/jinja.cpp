@@ -11,7 +11,7 @@ namespace jinja {
 namespace {
 
 constexpr int64_t most_work = 2'000'000;  // expressions and statements
-constexpr int most_calls = 100;           // of macros, in one another
+constexpr int most_calls = 100;           // nested calls of macros
 
 enum class Flow { on, end_loop, next_round };
 
@@ -70,7 +70,7 @@ class Interpreter {
   void set(const Statement& s, Value v) {
     if (s.is_attribute) {
       const auto* members = std::get_if<std::shared_ptr<Members>>(&look_up(s.names[0]));
-      CHECK(members, "line {}: {} is no namespace", s.line, s.names[0]);
+      CHECK(members, "line {}: {} is not a namespace", s.line, s.names[0]);
       (**members)[s.names[1]] = std::move(v);
       return;
     }
@@ -204,7 +204,7 @@ class Interpreter {
     const Expression& callee = *e.of[0];
     const Value function = value(callee);
     const auto* f = std::get_if<Function>(&function);
-    CHECK(f, "line {}: {} is called, and is not a function that is known", e.line,
+    CHECK(f, "line {}: {} is called, but is not a supported function", e.line,
           callee.text.empty() ? kind_of(function) : callee.text);
     return (*f)(arguments(e));
   }
@@ -282,7 +282,7 @@ std::string JinjaTemplate::render(const nlohmann::ordered_json& variables) const
   try {
     jinja::Interpreter(std::move(all)).run(program_->block, out);
   } catch (const nlohmann::json::exception& e) {
-    FAIL("the template asks of a value what it is not ({})", e.what());
+    FAIL("a value of the template has no such operation ({})", e.what());
   } catch (const std::out_of_range&) {
     FAIL("the template leaves out an argument of a function, a filter or a test");
   }

@@ -49,7 +49,7 @@ Ordered split(const std::string& text, const Arguments& a) {
   return parts;
 }
 
-// strip("ab") takes off any of these characters, strip() blanks.
+// strip("ab") removes any of these characters, strip() blanks.
 std::string strip(const std::string& text, const Arguments& a, bool left, bool right) {
   if (a.by_place.empty()) {
     std::string_view all = stripped(text);
@@ -143,7 +143,7 @@ bool test(const std::string& name, const Value& v, const Arguments& a) {
   if (name == "callable") return std::holds_alternative<Function>(v);
   if (name == "odd" || name == "even") return (whole_of(v, "odd") % 2 != 0) == (name == "odd");
   CHECK(!a.by_place.empty() && (name == "equalto" || name == "eq" || name == "in" || name == "divisibleby"),
-        "the test {} is not known", name);
+        "the test {} is not supported", name);
   if (name == "in") return contains(a.by_place[0], v);
   if (name == "divisibleby") {
     const int64_t by = whole_of(a.by_place[0], "divisibleby");
@@ -155,7 +155,7 @@ bool test(const std::string& name, const Value& v, const Arguments& a) {
 
 namespace {
 
-// selectattr, rejectattr, select and reject.
+// Implements selectattr, rejectattr, select and reject.
 Value selected(const std::string& name, const Value& v, const Arguments& a) {
   const bool by_member = name.ends_with("attr"), keeps = name.starts_with("select");
   const size_t test_at = by_member ? 1 : 0;
@@ -247,7 +247,7 @@ Value filter(const std::string& name, const Value& v, const Arguments& a) {
   }
   if (name == "selectattr" || name == "rejectattr" || name == "select" || name == "reject") return selected(name, v, a);
   const auto method = text_methods().find(name);
-  CHECK(method != text_methods().end(), "the filter {} is not known", name);
+  CHECK(method != text_methods().end(), "the filter {} is not supported", name);
   return method->second(to_text(v), a);
 }
 
@@ -292,7 +292,7 @@ Value member_of(const Value& object, const std::string& name) {
 
 Value item_of(const Value& object, const Value& key) {
   if (key.json() && key.json()->is_string()) return member_of(object, key.json()->get<std::string>());
-  json_of(object, "an element");  // or an error
+  json_of(object, "an element");  // throws if it is not JSON
   const std::vector<Ordered> all = elements_of(object);
   int64_t at = whole_of(key, "an index");
   if (at < 0) at += std::ssize(all);
@@ -301,7 +301,7 @@ Value item_of(const Value& object, const Value& key) {
 }
 
 Value slice_of(const Value& object, const Value& from, const Value& to, const Value& by) {
-  json_of(object, "a slice");  // or an error
+  json_of(object, "a slice");  // throws if it is not JSON
   const std::vector<Ordered> all = elements_of(object);
   const auto given = [](const Value& v) { return v.is_defined() && !(v.json() && v.json()->is_null()); };
   const int64_t size = std::ssize(all), step = given(by) ? whole_of(by, "a slice") : 1;

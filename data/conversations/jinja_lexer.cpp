@@ -111,7 +111,7 @@ class Lexer {
       end = at_ + (pair == pairs.end() ? 1 : 2);
       const std::string symbol = text_.substr(at_, end - at_);
       CHECK(std::string_view("+-*/%~=<>!|.,:()[]{}").find(symbol[0]) != std::string_view::npos,
-            "line {}: `{}` is not a word of a template", line_, symbol);
+            "line {}: `{}` is not valid in a template", line_, symbol);
       if (symbol == "(" || symbol == "[" || symbol == "{") depth_++;
       if (symbol == ")" || symbol == "]" || symbol == "}") depth_--;
       add(Token::Kind::symbol, symbol);

@@ -1,4 +1,4 @@
-// The words of a Jinja template. Inside data/ only.
+// The tokens of Jinja's syntax. Inside data/ only.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct Token {
   size_t line;
 };
 
-// Returns the texts of a template and the words inside of {{ }} and {% %}, with Kind::end after them. As
-// `transformers` has it, the first newline after a block is dropped (trim_blocks), and so are blanks before a block at
-// the begin of a line (lstrip_blocks). Error: with the line.
+// Returns the texts of a template and the syntax tokens inside {{ }} and {% %}, followed by Kind::end. As in
+// `transformers`, the first newline after a block is dropped (trim_blocks), and so are blanks before a block at the
+// beginning of a line (lstrip_blocks). Error: with the line.
 std::vector<Token> words_of(const std::string& text);
 
 }  // namespace megalith::jinja

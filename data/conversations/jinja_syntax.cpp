@@ -25,7 +25,7 @@ class Parser {
 
   Block all() {
     Block block = body({});
-    CHECK(now().kind == Token::Kind::end, "line {}: {} without its begin", now().line, ended_by_);
+    CHECK(now().kind == Token::Kind::end, "line {}: {} without its beginning", now().line, ended_by_);
     return block;
   }
 
@@ -39,18 +39,18 @@ class Parser {
   }
   bool takes(std::string_view word) { return is(word) && (take(), true); }
   void need(std::string_view word) {
-    CHECK(takes(word), "line {}: `{}` is due, and `{}` is there", now().line, word, now().text);
+    CHECK(takes(word), "line {}: expected `{}`, found `{}`", now().line, word, now().text);
   }
   std::string name() {
-    CHECK(now().kind == Token::Kind::name, "line {}: a name is due, and `{}` is there", now().line, now().text);
+    CHECK(now().kind == Token::Kind::name, "line {}: expected a name, found `{}`", now().line, now().text);
     return take().text;
   }
   void end_block() {
-    CHECK(now().kind == Token::Kind::end_block, "line {}: %}} is due, and `{}` is there", now().line, now().text);
+    CHECK(now().kind == Token::Kind::end_block, "line {}: expected %}}, found `{}`", now().line, now().text);
     take();
   }
 
-  // Parses up to a block with one of these words, which stays in ended_by_.
+  // Parses up to a block with one of these words; ended_by_ then holds that block.
   Block body(const std::vector<std::string_view>& ends) {
     CHECK(++depth_ < most_nested, "line {}: blocks are nested too deeply", now().line);
     Block block;
@@ -65,7 +65,7 @@ class Parser {
       } else if (token.kind == Token::Kind::begin_output) {
         statement.kind = Statement::Kind::output;
         statement.value = expression();
-        CHECK(now().kind == Token::Kind::end_output, "line {}: }}}} is due, and `{}` is there", now().line, now().text);
+        CHECK(now().kind == Token::Kind::end_output, "line {}: expected }}}}, found `{}`", now().line, now().text);
         take();
       } else {
         const std::string word = name();
@@ -98,7 +98,7 @@ class Parser {
       s.kind = word == "break" ? Statement::Kind::end_loop : Statement::Kind::next_round;
       return end_block();
     }
-    FAIL("line {}: the block {} is not known", s.line, word);
+    FAIL("line {}: the block {} is not supported", s.line, word);
   }
 
   void condition(Statement& s) {
@@ -348,7 +348,7 @@ class Parser {
         if (token.text == "(") return in_brackets();
         if (token.text == "[" || token.text == "{") return collection(token.text == "[");
         [[fallthrough]];
-      default: FAIL("line {}: a value is due, and `{}` is there", token.line, token.text);
+      default: FAIL("line {}: expected a value, found `{}`", token.line, token.text);
     }
   }
 

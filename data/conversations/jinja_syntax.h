@@ -14,7 +14,7 @@ struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
 struct Argument {
-  std::string name;  // empty: by its place
+  std::string name;  // empty: a positional argument
   ExpressionPtr value;
 };
 
@@ -23,7 +23,7 @@ struct Expression {
     literal,
     name,
     list,
-    mapping,    // keys and values in turn
+    mapping,    // keys and values, alternating
     attribute,  // a.text
     item,       // a[b]
     slice,      // a[b:c:d]; absent ones are null
@@ -35,8 +35,8 @@ struct Expression {
     choice      // b if a else c
   };
   Kind kind;
-  std::string text;               // of a name, an attribute, an operator, a filter or a test
-  nlohmann::ordered_json value;   // of a literal
+  std::string text;               // a name, an attribute, an operator, a filter or a test
+  nlohmann::ordered_json value;   // a literal
   std::vector<ExpressionPtr> of;  // a, b, c, d
   std::vector<Argument> arguments;
   size_t line = 0;
@@ -52,13 +52,14 @@ struct Statement {
     Block body;
   };
   Kind kind;
-  std::string text;                     // of a text; of a macro its name
-  std::vector<std::string> names;       // of a loop, a set or a macro's parameters; of an attribute set: object and key
-  ExpressionPtr value, condition;       // of a loop: what is looped over, and what an element must have
+  std::string text;  // the text; the name of a macro
+  std::vector<std::string>
+      names;  // of a loop, a set or a macro's parameters; of a set with an attribute: object and key
+  ExpressionPtr value, condition;       // of a loop: the sequence, and the condition on its elements
   bool is_attribute = false;            // set object.key
-  std::vector<Branch> branches;         // of a condition
+  std::vector<Branch> branches;         // the branches of a condition
   Block body, otherwise;                // of a loop: its else
-  std::vector<ExpressionPtr> defaults;  // of a macro's last parameters
+  std::vector<ExpressionPtr> defaults;  // defaults of a macro's last parameters
   size_t line = 0;
 };
 

@@ -74,7 +74,7 @@ std::string to_text(const Value& v) {
   if (json->is_string()) return json->get<std::string>();
   if (json->is_null()) return "None";
   if (json->is_boolean()) return json->get<bool>() ? "True" : "False";
-  CHECK(json->is_number(), "{} cannot be written into a text; take a filter, as tojson", kind_of(v));
+  CHECK(json->is_number(), "{} cannot be written into a text; use a filter such as tojson", kind_of(v));
   return json_text(*json);
 }
 

@@ -1,4 +1,4 @@
-// The values of a Jinja template, with what Python's operators make of them. Inside data/ only.
+// The values of a Jinja template, with Python's operators on them. Inside data/ only.
 //
 // Errors name the operation and the kind of value that does not have it.
 #pragma once
@@ -16,7 +16,7 @@ namespace megalith::jinja {
 
 using Ordered = nlohmann::ordered_json;
 
-constexpr size_t most_text = 64 << 20;  // bytes of all texts that a template makes
+constexpr size_t most_text = 64 << 20;  // bytes of all texts in one rendering
 constexpr int64_t longest_range = 1'000'000;
 
 struct Value;
@@ -30,7 +30,7 @@ struct Undefined {
   std::string name;
 };
 
-// A value of JSON's kinds, or nothing, or what is called, or an object whose members change.
+// A value of a JSON type, an undefined value, a function, or an object whose members can change.
 struct Value : std::variant<Ordered, Undefined, Function, std::shared_ptr<Members>> {
   using variant::variant;
   Value(const char* text) : variant(Ordered(text)) {}
@@ -45,12 +45,12 @@ struct Value : std::variant<Ordered, Undefined, Function, std::shared_ptr<Member
 std::string kind_of(const Value& v);
 bool is_true(const Value& v);
 
-// `what` is the operation, which an Error names where the value is of another kind.
+// `what` is the operation. Error, which names it, if the value is of another kind.
 const Ordered& json_of(const Value& v, const char* what);
 const std::string& text_of(const Value& v, const char* what);
 int64_t whole_of(const Value& v, const char* what);
 
-// Appends a value as json.dumps(ensure_ascii=False) of Python writes it; `indent` < 0: on one line.
+// Appends a value as Python's json.dumps(ensure_ascii=False) writes it; `indent` < 0: on one line.
 void dump(const Ordered& json, int indent, int depth, std::string& out);
 // Returns a value as Python's str() writes it.
 std::string to_text(const Value& v);
@@ -59,7 +59,7 @@ bool is_equal(const Value& a, const Value& b);
 std::vector<std::string> characters_of(const std::string& text);
 int64_t size_of(const Value& v);  // len()
 bool contains(const Value& all, const Value& one);
-// Returns the elements of a list, the keys of a mapping or the characters of a text, over which a loop runs.
+// Returns what a loop visits: the elements of a list, the keys of a mapping or the characters of a text.
 std::vector<Ordered> elements_of(const Value& v);
 
 }  // namespace megalith::jinja

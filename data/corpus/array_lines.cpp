@@ -16,9 +16,9 @@ class ElementsAsLines final : public ByteSource {
 
   size_t read(char* out, size_t most) override {
     for (;;) {
-      // Each byte becomes one at most.
+      // Each byte becomes at most one.
       const size_t n = array_->read(buffer_.data(), std::min(most, buffer_.size()));
-      CHECK(n > 0 || where_ == Where::behind, "{} begins an array and does not end it with ]; was it cut off?", path_);
+      CHECK(n > 0 || where_ == Where::behind, "{} begins an array but does not end it with ]; was it cut off?", path_);
       char* end = out;
       for (size_t i = 0; i < n; i++) end = take(buffer_[i], end);
       if (n == 0 || end > out) return static_cast<size_t>(end - out);

@@ -1,4 +1,4 @@
-// A file that is one array of JSON, as .json files of conversations often are, read as JSON lines: a line for each
+// Reads a file that is one JSON array, as .json files of conversations often are, as JSON lines: one line for each
 // element. Inside data/ only.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace megalith {
 
-// Returns the elements of the array that `array` gives, each on a line of its own; bytes after the array come as they
-// are. Nothing but brackets and strings is looked at: the parser of the lines reports their errors. `path`
-// names the file in the Error of an array that does not end.
+// Returns the elements of the array in `array`, each on a line of its own; bytes after the array are passed on
+// unchanged. Only brackets and strings are parsed here: the parser of the lines reports other errors. `path` names the
+// file in the Error for an array that does not end.
 std::unique_ptr<ByteSource> elements_as_lines(std::unique_ptr<ByteSource> array, std::string path);
 
 }  // namespace megalith

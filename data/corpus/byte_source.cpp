@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t buffer_bytes = 256 << 10;
 
-// The file's own bytes, the first of which can be inspected before they are read.
+// The file's own bytes. The first of them can be inspected before they are read.
 class RawBytes final : public ByteSource {
  public:
   explicit RawBytes(const TextInput& input) : file_(input.path, File::Use::stream), is_plain_(input.is_plain) {
@@ -73,7 +73,7 @@ class Decompressed : public ByteSource {
       if (raw_ended_ && in_.empty() && between_streams_) return 0;
       const size_t before = in_.size(), n = step(in_, out, most);
       if (n > 0) return n;
-      if (before > 0 && in_.size() == before) fail_damaged("it does not go on");
+      if (before > 0 && in_.size() == before) fail_damaged("it does not continue");
       CHECK(before > 0 || !raw_ended_ || between_streams_,
             "{} ends at byte {}, in the middle of its compressed data: it is truncated; copy or make it again", path(),
             raw_->consumed());
@@ -90,7 +90,7 @@ class Decompressed : public ByteSource {
     FAIL("{} cannot be decompressed at byte {}: {}; copy or make it again", path(), consumed(), why);
   }
 
-  bool between_streams_ = false;  // a stream is complete, and no other has begun
+  bool between_streams_ = false;  // a stream is complete, and the next has not begun
 
  private:
   std::unique_ptr<RawBytes> raw_;
@@ -217,7 +217,7 @@ std::unique_ptr<ByteSource> open_decompressed(const TextInput& input) {
   return raw;
 }
 
-// Some bytes followed by a source's.
+// Some bytes, followed by those of a source.
 class WithHead final : public ByteSource {
  public:
   WithHead(std::string head, std::unique_ptr<ByteSource> rest) : head_(std::move(head)), rest_(std::move(rest)) {}
@@ -239,7 +239,7 @@ class WithHead final : public ByteSource {
   void go_on(size_t bytes) {
     at_ += bytes;
     if (at_ < head_.size()) return;
-    head_ = {};  // it may be long
+    head_ = {};  // frees it: it may be long
     at_ = 0;
   }
 
@@ -250,7 +250,8 @@ class WithHead final : public ByteSource {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// Returns whether a text begins with a line that is a JSON object: {"NAME": ..., with } if its end is there.
+// Returns whether a text begins with a line that is a JSON object: {"NAME": ..., with } if the end of the line is
+// present.
 bool begins_as_json_lines(std::string_view head) {
   const size_t end = head.find('\n');
   std::string_view line = head.substr(0, end);
@@ -268,16 +269,16 @@ bool begins_as_json_lines(std::string_view head) {
   return pass('"') && pass(':');
 }
 
-// JSON's markup would be trained on.
+// Refuses JSON, whose markup would be trained on.
 void check_is_text(std::string_view head, const TextInput& input) {
   if (input.json_lines || !begins_as_json_lines(head)) return;
   CHECK(input.is_plain,
-        "{} begins with a JSON object, so it is JSON lines: name the field of the text, as in --field text. If it is "
-        "a text that begins so, put an empty line before it",
+        "{} begins with a JSON object, so it is JSON lines: name the field of the text, as in --field text. If it is a "
+        "text with this beginning, put an empty line before it",
         input.name());
   FAIL(
-      "{} begins with a JSON object, so it is JSON lines, which are read from files named .jsonl: rename it, or "
-      "pipe it into megalith prepare --text - --field text. If it is a text that begins so, put an empty line before "
+      "{} begins with a JSON object, so it is JSON lines, which are read from files named .jsonl: rename it, or pipe "
+      "it into megalith prepare --text - --field text. If it is a text with this beginning, put an empty line before "
       "it",
       input.name());
 }

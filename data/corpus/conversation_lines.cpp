@@ -14,9 +14,9 @@ namespace {
 
 using Element = simdjson::dom::element;
 constexpr const char* supported =
-    "megalith trains on texts of system, user and assistant, without tools, reasoning or parts of a content";
+    "megalith trains on texts of system, user and assistant, without tools, reasoning or contents in parts";
 
-// These fields of a line change what `transformers` writes, and nothing here does that.
+// `transformers` renders these fields of a line into the text. Megalith does not support them.
 constexpr std::array refused_of_line{"tools",  "functions", "documents", "chat_template", "chat_template_kwargs",
                                      "images", "videos",    "audio",     "audios"};
 
@@ -47,7 +47,7 @@ class Line {
       pair("instruction", "output");
     else
       bad_ = fmt::format(
-          "an object without \"{}\"; name the field that has the messages with --field, or those of a prompt and its "
+          "an object without \"{}\"; name the field of the messages with --field, or those of a prompt and its "
           "completion with --prompt-field and --completion-field",
           fields_.messages);
     if (!bad_.empty()) return {};
@@ -55,7 +55,7 @@ class Line {
   }
 
  private:
-  // Returns the text of a field, "" where it is absent.
+  // Returns the text of a field, or "" if it is absent.
   std::string text(const std::string& field) {
     const auto value = member_of(line_, field);
     if (!bad_.empty() || !value || value->is_null()) return "";
@@ -73,7 +73,7 @@ class Line {
   void pair(const std::string& prompt, const std::string& completion) {
     for (const auto& [field, option] : {std::pair(prompt, "--prompt-field"), {completion, "--completion-field"}})
       if (!member_of(line_, field)) {
-        bad_ = fmt::format("an object without \"{}\"; name the field that has it with {}", field, option);
+        bad_ = fmt::format("an object without \"{}\"; name its field with {}", field, option);
         return;
       }
     const bool alpaca = prompt == "instruction";
@@ -101,7 +101,7 @@ class Line {
     for (const Element& turn : turns) {
       simdjson::dom::array texts;
       if (turn.get(texts) || texts.size() != 2) {
-        bad_ = fmt::format("an object whose \"history\" has {}, and not a question with its answer", kind_of(turn));
+        bad_ = fmt::format("an object whose \"history\" has {} instead of a question with its answer", kind_of(turn));
         return;
       }
       add("user", std::string(text_in(texts.at(0).value(), "an object whose \"history\" has a question that", bad_)));
@@ -152,7 +152,7 @@ class Line {
     ChatMessage read;
     read.role = role_of(text_in(*role, fmt::format("{} has a \"{}\" that", which, role_key), bad_));
     if (bad_.empty() && read.role != "system" && read.role != "user" && read.role != "assistant")
-      bad_ = fmt::format("{} is of the role \"{}\", and {}", which, read.role, supported);
+      bad_ = fmt::format("{} has the role \"{}\", and {}", which, read.role, supported);
     if (bad_.empty()) read.content = text_in(*content, fmt::format("{} has a \"{}\" that", which, content_key), bad_);
     read.counts = counts(message, which, read.role);
     if (bad_.empty()) messages_.push_back(std::move(read));
@@ -167,8 +167,8 @@ class Line {
           value->is_bool() ? (value->get<bool>().value() ? 1.0 : 0.0) : value->get<double>().value_unsafe();
       if ((!value->is_bool() && !value->is_number()) || (said != 0 && said != 1) || (said == 1 && role != "assistant"))
         bad_ = fmt::format(
-            "{}, of the role {}, has a \"{}\" of {}; an assistant's message may have 0 or 1, or false or "
-            "true, and others 0",
+            "{}, with the role {}, has a \"{}\" of {}; an assistant's message may have 0 or 1, or false or true, and "
+            "others 0",
             which, role, key, value->is_number() ? fmt::format("{}", said) : kind_of(*value));
       counts = counts && said != 0;
     }

@@ -1,12 +1,12 @@
-// The conversation of a JSON line, in the forms that people have them. Inside data/ only.
+// The conversation of a JSON line, in the common formats. Inside data/ only.
 //
 //   {"messages": [{"role": "user", "content": "..."}, ...]}                    OpenAI's
 //   {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}   ShareGPT's
 //   {"instruction": "...", "input": "...", "output": "...", "system": "...", "history": [["...", "..."], ...]} Alpaca's
-//   {PROMPT: "...", COMPLETION: "..."}                                          where these two fields are named
+//   {PROMPT: "...", COMPLETION: "..."}                                          if the user names these two fields
 //
-// An assistant's message with "weight": 0 or "train": false is not trained on. What would change the text or what
-// counts and is not supported is refused by its name: tool calls, reasoning, other roles, contents in parts.
+// The content of an assistant's message with "weight": 0 or "train": false is not trained on. Unsupported parts that
+// would change the text, or what counts, are refused by name: tool calls, reasoning, other roles, contents in parts.
 #pragma once
 
 #include <simdjson.h>
@@ -19,7 +19,7 @@
 
 namespace megalith {
 
-// What a line is to look like, for messages.
+// Describes the expected form of a line, for messages.
 std::string form_of(const ConversationFields& fields);
 
 // Returns the messages of a line, an object; or sets `bad` to a description of its error.

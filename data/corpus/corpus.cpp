@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kept_of_pipes = 64 << 20;
 
-// Counts the documents of one text after the other, and notes their offsets and lengths.
+// Counts the documents of the texts, one text after the other, and notes their offsets and lengths.
 class Survey {
  public:
   Survey(const std::string& separator, int64_t enough) : separator_(separator), enough_(enough) {}
@@ -67,7 +67,7 @@ class Survey {
   const std::string& separator_;
   int64_t enough_, documents_ = 0;
   DocumentSizes sizes_;
-  int64_t input_ = 0, offset_ = 0, begin_ = 0;  // of the buffer, of the document
+  int64_t input_ = 0, offset_ = 0, begin_ = 0;  // offset_: of the buffer; begin_: of the document
   std::string buffer_;
   bool line_is_blank_ = true;
 };

@@ -1,4 +1,4 @@
-// A corpus as a user names it: texts, what is held out, and the separator of documents.
+// A corpus as a user specifies it: texts, the validation fraction, and the separator of documents.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,20 @@ namespace megalith {
 
 struct CorpusOptions {
   std::vector<std::string> texts;           // as for find_texts
-  std::string separator = "<|endoftext|>";  // empty: none
+  std::string separator = "<|endoftext|>";  // empty: no separator
   std::string field = "text";
-  std::optional<ConversationFields> conversations = {};  // instead of texts; whole ones are held out, however few
+  std::optional<ConversationFields> conversations =
+      {};  // instead of texts; the validation set then holds whole conversations, however few
   bool pipes_are_json = false;
-  double held_out_fraction = 0.01;  // in [0, 1)
+  double held_out_fraction = 0.01;  // at least 0, below 1
 };
 
-// Reads the texts until it knows whether they have many documents or few, which decides what is held out; all of them
-// if few. Of a pipe it reads and keeps at most 64 MiB: a longer one counts as many. Errors: as find_texts and
-// open_bytes.
+// Reads the texts until it knows whether they have many documents or few, which decides how the validation set is
+// chosen; if few, all of them. Of a pipe it reads and keeps at most 64 MiB: a longer one counts as many. Errors: those
+// of find_texts and open_bytes.
 Corpus open_corpus(const CorpusOptions& options);
 
-// Opens it again with what open_corpus found.
+// Opens a corpus again with the results of an earlier open_corpus.
 Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, HoldOut::Rule rule,
                      DocumentSizes sizes);
 

@@ -23,10 +23,10 @@ bool is_good(std::string_view text) {
 
 // Returns the offset of the first invalid UTF-8 sequence or NUL byte.
 size_t first_fault(std::string_view text) {
-  size_t good = 0, bad = text.size() + 1;  // bytes that are known to be good, and the number that are not
+  size_t good = 0, bad = text.size() + 1;  // bytes known to be valid, and the number of those that are not
   while (bad - good > 1) {
     const size_t middle = good + (bad - good) / 2;
-    // A character cut off there is not bad yet.
+    // A character that is cut off at the end may still be valid.
     bool is_prefix_good = false;
     for (size_t back = 0; back <= 3 && back <= middle && !is_prefix_good; back++)
       is_prefix_good =
@@ -44,7 +44,7 @@ struct DocumentReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;
 
-  // Returns the text of a line, valid until the next call; or sets `bad` to what is wrong with the line.
+  // Returns the text of a line, valid until the next call; or sets `bad` to a description of its error.
   std::string_view text_of(std::string_view line, std::string_view field, std::string& bad) {
     simdjson::dom::element element;
     if (!parse_object(line, fmt::format("{{\"{}\": \"...\"}}", field), element, bad)) return {};
@@ -52,18 +52,18 @@ struct DocumentReader::Parser {
     std::string_view text;
     if (!value)
       bad = fmt::format(
-          "an object without \"{}\"; name the field that has the text with --field, as in --field text or, "
-          "inside of others, --field data.text{}",
+          "an object without \"{}\"; name the field of the text with --field, as in --field text or, in nested "
+          "objects, --field data.text{}",
           field, member_of(element, "messages") ? "; conversations take --template" : "");
     else if (value->get(text))
-      bad = fmt::format("an object whose \"{}\" is no string but {}; name the field that has the text with --field{}",
+      bad = fmt::format("an object whose \"{}\" is not a string but {}; name the field of the text with --field{}",
                         field, kind_of(*value), value->is_array() ? ", or make one string of it with jq" : "");
     else if (std::memchr(text.data(), 0, text.size()) != nullptr)
-      bad = fmt::format("an object whose \"{}\" holds a NUL character; take it out", field);
+      bad = fmt::format("an object whose \"{}\" has a NUL character; remove it", field);
     return text;
   }
 
-  // Returns the messages of a line; or sets `bad` to what is wrong with the line.
+  // Returns the messages of a line, or sets `bad` to a description of its error.
   std::vector<ChatMessage> messages_of(std::string_view line, const ConversationFields& fields, std::string& bad) {
     simdjson::dom::element element;
     if (!parse_object(line, form_of(fields), element, bad)) return {};
@@ -77,8 +77,8 @@ struct DocumentReader::Parser {
     if (error)
       bad = why_not_parsed(line, simdjson::error_message(error));
     else if (!element.is_object())
-      bad = fmt::format("JSON, but {} and no object; each line must be an object such as {}{}", kind_of(element), form,
-                        element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
+      bad = fmt::format("JSON, but {} instead of an object; each line must be an object such as {}{}", kind_of(element),
+                        form, element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
     return bad.empty();
   }
 
@@ -93,23 +93,21 @@ struct DocumentReader::Parser {
       simdjson::dom::element element;
       if (!parser.parse(repaired).get(element))
         return fmt::format(
-            "no text: its byte {} begins the surrogate {}, which is half of a character; write \\ufffd there, or the "
+            "not a text: at its byte {} is the surrogate {}, which is half a character; write \\ufffd there, or the "
             "character",
             at, escape);
     }
     const size_t begin = line.find_first_not_of(blanks);
     if (begin != std::string_view::npos && line[begin] == '[')
       return fmt::format(
-          "the begin of an array ({}); each line must be one whole object, which jq -c '.[]' makes of an "
-          "array of them",
+          "the beginning of an array ({}); each line must be one whole object, which jq -c '.[]' makes of an array of "
+          "them",
           error);
     return fmt::format(
-        "no JSON ({}); each line must be one whole object, which jq -c . makes of objects over several "
-        "lines",
-        error);
+        "not JSON ({}); each line must be one whole object, which jq -c . makes of objects over several lines", error);
   }
 
-  // Replaces lone surrogates in the escapes of a JSON text, and returns the offset and text of the first.
+  // Replaces lone surrogates in the escapes of a JSON text. Returns the offset and text of the first.
   static std::pair<size_t, std::string> replace_lone_surrogates(std::string& text) {
     std::pair<size_t, std::string> first;
     const auto unit_at = [&](size_t at) -> int {
@@ -207,11 +205,11 @@ std::string DocumentReader::fault_of(std::string_view text, const TextBatch& bat
   const std::string path = corpus_.inputs[static_cast<size_t>(batch.begin.input)].name();
   const int64_t place = batch.begin.offset + offset + static_cast<int64_t>(at);
   if (at < text.size() && text[at] == '\0')
-    return fmt::format("{} has a NUL byte at byte {}, so it is hardly a text; leave it out, or take the byte out", path,
+    return fmt::format("{} has a NUL byte at byte {}, so it is hardly a text; leave it out, or remove the byte", path,
                        place);
   return fmt::format(
       "{} is not UTF-8 at byte {} (0x{:02x}); if it is Latin-1, this reads it: {} | megalith prepare --text - ...; "
-      "iconv -c -f UTF-8 -t UTF-8 in its place takes such bytes out",
+      "iconv -c -f UTF-8 -t UTF-8 in its place removes such bytes",
       path, place, at < text.size() ? static_cast<uint8_t>(text[at]) : 0,
       unpack_command({"", "iconv -f LATIN1 -t UTF-8 FILE", KnownFile::Holds::text},
                      path == "the standard input" ? "-" : path));

@@ -1,10 +1,11 @@
 // Extracts the documents of a batch (text_batches.h): parses lines, splits texts at the separator, checks the bytes,
-// and decides what is held out. Empty documents and blank lines are skipped. When the end of each document is held out,
-// it and what precedes it are two documents here, of which one can be bad.
+// and decides which documents go to the validation set. Empty documents and blank lines are skipped. If the end of each
+// document goes to the validation set, that end and the part before it count as two documents here, and each is checked
+// separately.
 //
-// A document is bad if it is not UTF-8, has a NUL byte or a lone surrogate, or if its line is no JSON object or has no
-// string in the field (of several, the last counts; a dotted field means nested objects). The reason names file, line
-// and byte.
+// A document is bad if it is not UTF-8, has a NUL byte or a lone surrogate, or if its line is not a JSON object or has
+// no string in the field (of several, the last counts; a dotted field means nested objects). The reason names file,
+// line and byte.
 #pragma once
 
 #include <functional>
@@ -18,19 +19,20 @@
 
 namespace megalith {
 
-// The text of a conversation is its roles and contents in a form of our own, by which it is held out; its messages are
-// given as well. Its line is bad if it has no messages, or one without role or content.
+// The text of a conversation is its roles and contents in a form of our own, whose hash decides whether it goes to the
+// validation set; its messages are given as well. Its line is bad if it has no messages, or a message without role or
+// content.
 struct Document {
   std::string_view text;                       // valid during the call
-  std::span<const ChatMessage> messages = {};  // the same
+  std::span<const ChatMessage> messages = {};  // valid during the call
   std::string_view where = {};                 // of a conversation: its file and line, for messages
   bool held_out = false;
-  bool is_whole = true;                  // else a part; a document's parts follow one another
-  bool is_first = true, is_last = true;  // of its parts
-  std::string bad = {};                  // why the document is bad; text must not be used then
+  bool is_whole = true;                  // else a part; the parts of a document follow one another
+  bool is_first = true, is_last = true;  // among the document's parts
+  std::string bad = {};                  // why the document is bad; if set, text must not be used
 };
 
-// Belongs to one thread. The corpus must outlive it.
+// For one thread. The corpus must outlive it.
 class DocumentReader {
  public:
   using Give = std::function<void(const Document&)>;
@@ -46,7 +48,7 @@ class DocumentReader {
   struct Parser;
   void lines_of(const TextBatch& batch, const Give& give);
   void give_conversation(std::string_view line, const std::string& where, const Give& give);
-  // Returns what is wrong with these bytes of a text, which begin at its `offset`; "" if nothing is.
+  // Returns the fault of these bytes of a text, which begin at its `offset`, or "".
   std::string fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const;
   void give_whole(std::string_view text, const Give& give) const;
 

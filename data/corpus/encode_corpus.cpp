@@ -15,7 +15,7 @@ namespace {
 
 class BatchEncoder {
  public:
-  // `chat`, of conversations, else null, must outlive it.
+  // `chat` is null unless the corpus has conversations. It must outlive the encoder.
   BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
                const ChatTemplate* chat)
       : corpus_(corpus),
@@ -71,7 +71,7 @@ class BatchEncoder {
         EncodedDocument{encoded.ids.size(), 0, document.held_out, true, document.bad, {}});
     if (example.bad.empty())
       if (const std::string why = why_no_conversation(*chat_template_, document.messages); !why.empty())
-        example.bad = fmt::format("{} is no conversation: {}", document.where, why);
+        example.bad = fmt::format("{} is not a conversation: {}", document.where, why);
     if (!example.bad.empty()) return;
     const auto first = encoded.ids.size();
     try {
@@ -79,7 +79,7 @@ class BatchEncoder {
     } catch (const Error& error) {
       encoded.ids.resize(first);
       encoded.counts.resize(first);
-      example.bad = fmt::format("{} is no example: {}", document.where, error.what());
+      example.bad = fmt::format("{} is not an example: {}", document.where, error.what());
       return;
     }
     const int64_t tokens = std::ssize(encoded.ids) - static_cast<int64_t>(first);
@@ -206,7 +206,7 @@ void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const Prepa
         // However slow the disk is, notes take at most a twentieth of the time.
         if (options.note_seconds > 0) wait = std::max(options.note_seconds, 20 * since_noted.seconds());
       });
-  // Finishing removes what earlier notes may count.
+  // Finishing removes files that earlier notes may count.
   if (can_go_on) folder.note(PrepareFolder::position, to_json(files.sync()));
   files.finish();
 }

@@ -17,17 +17,17 @@
 
 namespace megalith {
 
-// The tokens of a batch, and the texts' position after it.
+// The tokens of a batch, and the position in the texts after it.
 struct EncodedDocument {
-  size_t end;     // of its tokens
-  int64_t bytes;  // of its text
+  size_t end;     // end of its tokens
+  int64_t bytes;  // size of its text
   bool held_out, is_last;
   std::string bad;
-  ExampleCounts counts = {};  // of a conversation; one that is left out has no tokens, and is no document
+  ExampleCounts counts = {};  // of a conversation; one that is left out has no tokens, and is not a document
 };
 struct EncodedBatch {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> counts;  // of the ids of conversations: 1 if it counts, else 0
+  std::vector<uint8_t> counts;  // for each id of conversations: 1 if it counts, else 0
   std::vector<EncodedDocument> documents;
   TextPosition end;
   int64_t text_bytes, consumed;
@@ -35,7 +35,7 @@ struct EncodedBatch {
 
 ExampleCounts operator+(const ExampleCounts& a, const ExampleCounts& b);
 
-// Writes encoded batches in order, and knows the position.
+// Writes encoded batches in order, and keeps the position.
 class TokenFiles {
  public:
   TokenFiles(const std::string& folder, const PrepareOptions& options, int64_t vocab_size, PreparePosition from)
@@ -101,8 +101,8 @@ class TokenFiles {
   PreparePosition position_;
 };
 
-// Returns what is put behind each document: what the tokenizer puts there, and the end of a text if that is not its
-// last.
+// Returns the tokens that follow each document: those that the tokenizer adds, and end_of_text if that is not the last
+// of them.
 std::vector<int32_t> ending_of(const Tokenizer& tokenizer);
 
 // The tokens of texts in memory. Documents begin at token 0 and at `begins`.
@@ -111,11 +111,11 @@ struct EncodedTexts {
   std::vector<int64_t> begins;
 };
 
-// Encodes a corpus of which nothing is held out, as encode_corpus does, on one thread. Error: a bad document.
+// Encodes a corpus without a validation set, as encode_corpus does, on one thread. Error: a bad document.
 EncodedTexts encode_texts(const Corpus& corpus, const Tokenizer& tokenizer, SpecialTexts special_texts);
 
-// Encodes what follows the position of `files`, and finishes them. `chat` is the template of conversations, or null.
-// `advance` gets the bytes of the inputs that were consumed.
+// Encodes the texts from the position of `files` on, and finishes the files. `chat` is the template of conversations,
+// or null. `advance` gets the bytes of the inputs that were consumed.
 void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options,
                    const ChatTemplate* chat, int threads, PrepareFolder& folder, TokenFiles& files,
                    const std::function<void(int64_t consumed)>& advance);

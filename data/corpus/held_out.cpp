@@ -44,7 +44,7 @@ int64_t HoldOut::split_of(int64_t size, const Read& read) const {
   read(split, at.data(), static_cast<int64_t>(at.size()));
   size_t skip = 0;
   while (skip < at.size() && (static_cast<uint8_t>(at[skip]) & 0xc0) == 0x80) skip++;
-  return split + static_cast<int64_t>(skip);  // `size` if there is none
+  return split + static_cast<int64_t>(skip);  // `size` if no character begins there
 }
 
 int64_t HoldOut::split_of(std::string_view document) const {

@@ -1,10 +1,10 @@
-// Decides which text is held out of training.
+// Decides which text goes to the validation set.
 //
-// A corpus of many documents holds out whole ones: those whose content hashes (XXH3 of the first 64 KiB) below the
-// fraction of all hashes. So adding documents moves no other, and equal documents stay together. With few documents
-// that could be none or any share, so then the end of each is held out: of n bytes the last v = ceil(n * fraction), and
-// as many before them (up to v, and up to 64 KiB) as make it begin with a line; failing that, with a character, and
-// nothing if none begins there. At least one byte is left for training.
+// Of a corpus of many documents these are whole documents: those whose content hash (XXH3 of the first 64 KiB) is below
+// the fraction of all hashes. Adding documents therefore moves no other, and equal documents stay together. Of few
+// documents that could select none, or any share, so then the end of each is selected: of n bytes the last v = ceil(n *
+// fraction), and as many before them (up to v, and up to 64 KiB) as make the part begin with a line or, failing that,
+// with a character. If no character begins there, no part is selected. At least one byte is left for training.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class HoldOut {
  public:
   enum class Rule { nothing, documents, ends };
   static constexpr size_t hashed_bytes = 64 << 10;
-  // So that one corpus in 3000 with exactly this many draws none.
+  // Chosen so that one corpus in 3000 with exactly this many documents selects none.
   static constexpr double fewest_drawn = 8;
 
-  // read(offset, out, bytes) is asked for at most 64 KiB before the end of the document and 4 bytes after it.
+  // read(offset, out, bytes) reads at most 64 KiB before the end of the document and 4 bytes after it.
   using Read = std::function<void(int64_t offset, char* out, int64_t bytes)>;
 
   HoldOut() = default;
@@ -32,10 +32,10 @@ class HoldOut {
   // Decides by the hash of a document, or of its first hashed_bytes.
   bool draws(std::string_view document) const;
 
-  // Returns where the held-out end of a document of `size` >= 1 bytes begins; `size` if nowhere.
+  // Returns where the validation part of a document of `size` >= 1 bytes begins; `size` if it has none.
   int64_t split_of(int64_t size, const Read& read) const;
   int64_t split_of(std::string_view document) const;
-  // Returns the first byte that split_of reads. Earlier bytes are trained on in any case.
+  // Returns the first byte that split_of reads. Earlier bytes belong to the training set in any case.
   int64_t search_begin(int64_t size) const;
   // Returns the end of the bytes that split_of reads.
   int64_t search_end(int64_t size) const;

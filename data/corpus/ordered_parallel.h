@@ -1,5 +1,5 @@
-// An ordered pipeline: items from one source are processed by several threads, and results are passed on in the items'
-// order. At most 3 items a thread are in flight. The first error stops all threads and is rethrown.
+// An ordered pipeline: several threads process items from one source, and results are passed on in the items' order. At
+// most 3 items for each thread are in flight. The first error stops all threads and is rethrown.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ void ordered_parallel(int num_threads, const std::function<bool(Item&)>& take,
   std::mutex source, sink;
   std::condition_variable room;
   int64_t num_taken = 0;               // guarded by source
-  int64_t next = 0;                    // guarded by sink: the first result not handed on
+  int64_t next = 0;                    // guarded by sink: the next result to pass on
   std::map<int64_t, Result> finished;  // guarded by sink
   std::exception_ptr error;            // guarded by sink
   const int64_t most_ahead = 2 * num_threads;

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts special tokens that stand in texts, without those that each document begins and ends with.
+// Counts special tokens written in the texts, without those that begin and end each document.
 std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
                                                 int64_t documents) {
   std::map<std::string, int64_t> found;
@@ -48,7 +48,7 @@ std::vector<PrepareReport::CommonToken> common_tokens_of(const std::vector<int64
   return found;
 }
 
-// Returns the named tokenizer, or null if it is to be trained.
+// Returns the named tokenizer, or null if one is to be trained.
 std::unique_ptr<Tokenizer> named_tokenizer(const std::string& spec) {
   if (spec == "bytes") return make_byte_tokenizer();
   if (vocab_to_train(spec) > 0) return nullptr;
@@ -74,7 +74,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   tokenizer.save(folder);
 }
 
-// Returns the report of an equal prepare that is complete. Error: OUT holds the output of another.
+// Returns the report of an earlier, equal and complete prepare. Error: OUT holds the output of a different one.
 std::optional<PrepareReport> made_before(const PrepareOptions& options, const nlohmann::json& of,
                                          const Tokenizer* tokenizer) {
   const std::optional<nlohmann::json> note = read_prepared_note(options.out);
@@ -104,7 +104,7 @@ std::optional<PrepareReport> made_before(const PrepareOptions& options, const nl
 void check_options(const PrepareOptions& options) {
   CHECK(!options.corpus.texts.empty(), "no text to prepare; name at least one file");
   CHECK(!options.out.empty(), "no folder to write to; name one");
-  CHECK(options.threads >= 0, "{} threads; give at least 1, or 0 for one a core", options.threads);
+  CHECK(options.threads >= 0, "{} threads; give at least 1, or 0 for one per core", options.threads);
   CHECK(options.window_bytes >= 1, "windows of {} bytes; give at least 1", options.window_bytes);
   CHECK(options.shard_tokens >= 0, "shards of {} tokens; give at least 1, or 0 for one file", options.shard_tokens);
   CHECK(options.skip_bad >= 0, "{} bad documents to leave out; give 0 or more", options.skip_bad);
@@ -112,7 +112,7 @@ void check_options(const PrepareOptions& options) {
         options.examples.sequence_length);
 }
 
-// Error: conversations come from something else than JSON lines, or a field of two is missing.
+// Error: an input of conversations is not JSON lines, or only one of the two fields is given.
 void check_conversations(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
   const ConversationFields& fields = *options.corpus.conversations;
   CHECK(fields.prompt.empty() == fields.completion.empty(),
@@ -120,7 +120,7 @@ void check_conversations(const PrepareOptions& options, const std::vector<TextIn
         fields.prompt, fields.completion);
   for (const TextInput& input : inputs)
     CHECK(input.json_lines,
-          "{} is a text, and conversations are JSON lines; write one object a line into a .jsonl file, with \"{}\"",
+          "{} is a text, but conversations are JSON lines; write one object a line into a .jsonl file, with \"{}\"",
           input.name(), fields.are_pairs() ? fields.prompt : fields.messages);
 }
 
@@ -128,8 +128,8 @@ std::vector<TextInput> inputs_of(const PrepareOptions& options, bool has_tokeniz
   std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json, &left_out);
   for (const TextInput& input : inputs)
     CHECK(has_tokenizer || input.is_plain,
-          "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
-          "write it into a file, or name a tokenizer that is there already",
+          "{} is a pipe, which can be read only once, but training a tokenizer reads the text before it is encoded; "
+          "write it into a file, or use an existing tokenizer",
           input.name());
   if (options.corpus.conversations) check_conversations(options, inputs);
   return inputs;
@@ -138,16 +138,16 @@ std::vector<TextInput> inputs_of(const PrepareOptions& options, bool has_tokeniz
 // The notes of an unfinished prepare.
 struct EarlierWork {
   std::optional<PrepareBegun> begun;
-  std::optional<PreparePosition> position;  // encoding continues there
-  std::optional<PrepareMade> made;          // only moving is left
+  std::optional<PreparePosition> position;  // encoding continues here
+  std::optional<PrepareMade> made;          // only the move to OUT is left
 };
 
-// Error: it prepared something else than `made`.
+// Error: the earlier prepare was of something other than `made`.
 EarlierWork earlier_work(const PrepareFolder& folder, const nlohmann::json& made) {
   EarlierWork work{folder.noted(PrepareFolder::made_of, begun_from),
                    folder.noted(PrepareFolder::position, position_from),
                    folder.noted(PrepareFolder::publishing, made_from)};
-  if (work.made ? work.begun.has_value() : work.position.has_value()) {  // the other note may be gone already
+  if (work.made ? work.begun.has_value() : work.position.has_value()) {  // a crash may have removed the other note
     const std::string difference = difference_of(work.begun.value_or(PrepareBegun()).of, made);
     CHECK(difference.empty(),
           "{} holds the work of an unfinished prepare, and {} since; remove it to start over, or use the earlier "
@@ -157,7 +157,7 @@ EarlierWork earlier_work(const PrepareFolder& folder, const nlohmann::json& made
   return work;
 }
 
-// Returns the tokenizer of an unfinished prepare. Error: `named`, if any, is another.
+// Returns the tokenizer of an unfinished prepare. Error: `named`, if not null, is a different one.
 std::unique_ptr<Tokenizer> same_tokenizer(const PrepareFolder& folder, const Tokenizer* named,
                                           const std::string& spec) {
   const std::string kept = folder.path("tokenizer"), again = folder.path("tokenizer.again");
@@ -188,9 +188,9 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
       .examples = files.position().examples};
   const auto why_none = [&] {
     if (report.bad_documents > 0)
-      return fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad);
+      return fmt::format(": {} were bad, the first one: {}", report.bad_documents, report.first_bad);
     if (report.examples.left_out > 0)
-      return fmt::format("; --longer leave-out has left out {} examples; take a larger --sequence-length",
+      return fmt::format("; --longer leave-out has left out {} examples; use a larger --sequence-length",
                          report.examples.left_out);
     return std::string("; name a text that is not empty");
   };
@@ -201,15 +201,14 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
   return report;
 }
 
-// Returns the template that conversations are written with. `tokenizer`: null where it is to be trained.
+// Returns the template of conversations. `tokenizer` is null if one is to be trained.
 ChatTemplate template_of(const PrepareOptions& options, const Tokenizer* tokenizer) {
   TokenUse use;
   use.roles["eos_token"] = end_of_text_name;
   LearnedTemplate learned = named_chat_template(options.examples.chat_template, tokenizer ? tokenizer->use() : use);
   CHECK(learned.prompts_alone.empty(),
-        "--template {}: it writes whole conversations, which training takes, otherwise than those that continue: {}. "
-        "Name "
-        "another: chatml, llama3, mistral, zephyr, plain, or a file (data/conversations/chat_template.h)",
+        "--template {}: it writes whole conversations, used in training, differently from prompts: {}. Choose another: "
+        "chatml, llama3, mistral, zephyr, plain, or a file (data/conversations/chat_template.h)",
         options.examples.chat_template, learned.prompts_alone);
   return std::move(learned.chat);
 }
@@ -220,10 +219,10 @@ std::string other_template_of(const ChatTemplate& chat, const Tokenizer& tokeniz
     ChatTemplate theirs = learn_chat_template(tokenizer.use().jinja, tokenizer.use().roles, folder).chat;
     theirs.name = chat.name;
     if (theirs == chat) return "";
-  } catch (const Error&) {  // it has a form of its own
+  } catch (const Error&) {  // the folder's template has another form
   }
   return fmt::format(
-      "{} has a chat template of its own, which writes conversations otherwise than {}; --template {} takes it", folder,
+      "{} has its own chat template, which writes conversations differently from {}; use it with --template {}", folder,
       chat.name, folder);
 }
 
@@ -234,8 +233,8 @@ std::string keep_template(const ChatTemplate& chat, const Tokenizer& tokenizer, 
   return end.is_one_token ? "" : end.text;
 }
 
-// Counts the tokens, notes what was made, and moves it to OUT. `can_go_on`: the contents of pipes cannot be recognized
-// again.
+// Counts the tokens, notes the result, and moves it to OUT. `can_go_on` is false for pipes, whose contents cannot be
+// recognized again.
 void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& tokenizer, nlohmann::json made,
              bool can_go_on, int threads, PrepareFolder& folder) {
   std::vector<std::string> names{"tokenizer"}, bins;
@@ -246,7 +245,7 @@ void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& to
     }
   const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
   report.most_common = common_tokens_of(counts, tokenizer, report.train.tokens);
-  const bool conversations = report.examples.examples > 0;  // templates are made of special tokens
+  const bool conversations = report.examples.examples > 0;  // templates consist of special tokens
   if (!conversations) report.special_texts = special_texts_in(counts, tokenizer, report.train.documents);
   if (conversations) names.emplace_back(PrepareFolder::chat_template);
   if (can_go_on) {

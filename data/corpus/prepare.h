@@ -4,28 +4,28 @@
 //   OUT/tokenizer/                                                            for load_tokenizer
 //   OUT/prepared.json                                                         what was prepared and how
 //
-// A conversation (CorpusOptions::conversations) is an example: a document whose text a chat template makes
-// (chat_template.h), without anything before or behind it. There are besides:
+// A conversation (CorpusOptions::conversations) is an example: a document whose whole text comes from a chat template
+// (chat_template.h). Its prepare also writes:
 //
 //   OUT/train.mask  OUT/validation.mask   a byte for each token of the .bin: 1 if it counts in the loss, else 0
 //   OUT/chat_template.json                the template
 //
 // With shard_tokens the names are train-00000.bin, train-00001.bin, ... instead. Every document is encoded whole and
-// ends with end_of_text. documents.h and text_batches.h define documents, held_out.h those held out. A bad document is
-// an Error, or left out and counted if at most skip_bad are.
+// ends with end_of_text. documents.h and text_batches.h define documents, held_out.h the validation set. A bad document
+// is an Error, unless at most skip_bad are bad: these are left out and counted.
 //
 // All cores work, order is kept, and the files depend neither on the number of threads nor on window_bytes. A thread
-// needs about 20 times window_bytes, or for a longer JSON line a multiple of its bytes, as measured: 11 with the
-// tokenizer `bytes`, 4 with a trained one; 31 and 8 for a conversation. A line for which there is no memory is an Error
-// that names it, and so is a text with 8 MiB that cannot be cut (text_batches.h).
+// needs about 20 times window_bytes; for a longer JSON line, a multiple of its bytes, as measured: 11 with the
+// tokenizer `bytes`, 4 with a trained one; 31 and 8 for a conversation. Error, with the line's number: not enough
+// memory for a line. Error: a text with 8 MiB that cannot be cut (text_batches.h).
 //
-// Everything is written under OUT/prepare.partial (prepare_folder.h), synced, and renamed when complete. A prepare that
-// was killed, or failed after it had noted a position, continues there when it is started again with the same options
-// (threads and skip_bad may differ) and unchanged texts; with others it is an Error. Pipes cannot be continued. A
-// complete prepare is recognized by prepared.json, and starting it again changes nothing.
+// Everything is written under OUT/prepare.partial (prepare_folder.h), synced, and renamed when complete. If a prepare
+// was killed, or failed after it had noted a position, it continues there when it is started again with the same
+// options (threads and skip_bad may differ) and unchanged texts; with others it is an Error. Pipes cannot be continued.
+// A complete prepare is recognized by prepared.json, and starting it again changes nothing.
 //
-// Errors: those of find_texts, open_bytes, load_tokenizer and train_bpe; an invalid tokenizer spec; OUT that holds one
-// of the names already or cannot be written; a full disk; train:VOCAB on a pipe, which would have to be read twice.
+// Errors: those of find_texts, open_bytes, load_tokenizer and train_bpe; an invalid tokenizer spec; OUT already holds
+// one of the names or cannot be written; a full disk; train:VOCAB on a pipe, which would have to be read twice.
 #pragma once
 
 #include <cstdint>
@@ -41,16 +41,16 @@
 
 namespace megalith {
 
-// How conversations become examples, where CorpusOptions::conversations is set.
+// How conversations become examples, if CorpusOptions::conversations is set.
 struct ExampleOptions {
   std::string chat_template;  // as for named_chat_template()
   TrainOn train_on = TrainOn::answers;
   enum class Longer { cut, leave_out };
-  int64_t sequence_length = 0;  // longer examples, of more than sequence_length + 1 tokens; 0: none is
+  int64_t sequence_length = 0;  // examples of more than sequence_length + 1 tokens are longer; 0: no limit
   Longer longer = Longer::cut;
 };
 
-// These count the examples of a prepare, trained on and held out. What was cut or left out is not among the tokens.
+// Counts the examples of a prepare, for training and validation. Tokens that were cut or left out are not counted.
 struct ExampleCounts {
   int64_t examples = 0, turns = 0, tokens = 0, counted = 0;  // turns: messages of user and assistant
   int64_t without_counted = 0;                               // examples in which no token counts
@@ -66,9 +66,9 @@ struct PrepareOptions {
   int64_t shard_tokens = 0;  // 0: one file
   int64_t skip_bad = 0;
   SpecialTexts special_texts = SpecialTexts::ids;
-  int threads = 0;  // 0: one a core
+  int threads = 0;  // 0: one for each core
   int64_t window_bytes = 1 << 20;
-  // The position is noted after so much text and so much time.
+  // The position is noted after this many bytes and this much time.
   int64_t note_bytes = 16 << 20;
   double note_seconds = 0.25;
 };
@@ -79,7 +79,7 @@ struct PrepareReport {
   };
   struct CommonToken {
     std::string text;
-    double share;  // of the training set's tokens
+    double share;  // share of the training set's tokens
   };
   Counts train, validation;
   int32_t vocab_size = 0;
@@ -91,19 +91,18 @@ struct PrepareReport {
   bool continued = false;  // an earlier prepare's work was continued
   std::string
       not_removed{};      // why OUT/prepare.partial could not be removed, though all is complete; empty: it was removed
-  bool was_made = false;  // an earlier prepare was complete: nothing was left to do
+  bool was_made = false;  // an earlier prepare was complete, and this one changed nothing
   // Special tokens that were encoded as ids in the training texts, by name.
   std::map<std::string, int64_t> special_texts = {};
-  LeftOut left_out = {};           // in the folders that are named
-  ExampleCounts examples = {};     // of conversations
-  std::string end_of_answer = {};  // of conversations whose template's end is several tokens: that
-  // The tokenizer's folder has another chat template than the conversations were written with: a sentence. Empty: it
-  // has the same, or none.
+  LeftOut left_out = {};           // entries of the named folders that were left out
+  ExampleCounts examples = {};     // counts of conversations
+  std::string end_of_answer = {};  // the end of an answer in the template of conversations, if it is several tokens
+  // Set if the tokenizer's folder has another chat template than that of the conversations: a sentence that says so.
   std::string other_template = {};
 };
 
-// Called by one thread at a time, not always the caller's, with the current stage and how many of how many bytes on the
-// disk are read; 0 bytes if the total is unknown.
+// Called by one thread at a time, not always the caller's, with the current stage, the bytes read and the total bytes
+// on the disk; 0 total bytes if the total is unknown.
 using PrepareProgress = std::function<void(std::string_view stage, int64_t bytes_done, int64_t bytes_total)>;
 
 PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& progress = {});

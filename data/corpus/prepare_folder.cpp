@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// train.bin, train-00000.idx, ...
+// Names like train.bin and train-00000.idx.
 bool is_token_file(const std::string& name) {
   for (const std::string part : {"train", "validation"}) {
     if (!name.starts_with(part)) continue;
@@ -77,7 +77,7 @@ PrepareFolder::~PrepareFolder() {
   if (keeps_ || published_) return;
   try {
     remove_partial();
-  } catch (const Error&) {  // an error is under way already
+  } catch (const Error&) {  // another error is already propagating
   }
   clean_out();
 }
@@ -100,7 +100,7 @@ void PrepareFolder::forget(const std::string& name) { remove_all(path(name)); }
 
 void PrepareFolder::refuse_existing() const {
   std::error_code absent;
-  if (fs::exists(partial_ / publishing, absent)) return;  // they are ours
+  if (fs::exists(partial_ / publishing, absent)) return;  // these are our own files
   std::vector<std::string> found;
   for (const std::string& name : names_in(out_))
     if (is_published(name)) found.push_back(name);
@@ -110,7 +110,7 @@ void PrepareFolder::refuse_existing() const {
 
 std::string PrepareFolder::publish(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    CHECK(is_published(name), "{} names {}, which no prepare makes; remove the folder {} to start over",
+    CHECK(is_published(name), "{} names {}, which prepare never writes; remove the folder {} to start over",
           path(publishing), name, partial_.string());
   std::vector<std::string> moved;
   try {
@@ -120,18 +120,18 @@ std::string PrepareFolder::publish(const std::vector<std::string>& names) {
       move_file(path(name), (out_ / name).string());
       moved.push_back(name);
     }
-    sync_folder(out_.string());  // also names that were moved before a crash
+    sync_folder(out_.string());  // also flushes names that were moved before a crash
   } catch (const Error&) {
     for (const std::string& name : moved) try {
         move_file((out_ / name).string(), path(name));
       } catch (const Error&) {
-        keeps_ = true;  // a restart finds it there
+        keeps_ = true;  // a restart finds the files there
       }
     throw;
   }
   published_ = true;
   try {
-    // This note tells the next prepare that only this is left, should this one die here.
+    // After a crash here, this marker tells the next prepare that only the clean-up remains.
     for (const std::string& name : names_in(partial_))
       if (name != publishing && name != "lock") remove_all(path(name));
     remove_partial();
@@ -141,14 +141,14 @@ std::string PrepareFolder::publish(const std::vector<std::string>& names) {
   return "";
 }
 
-// Some network file systems keep the name of an open file, and then the folder is not empty.
+// Some network file systems keep the name of an open file; the folder is then not empty.
 void PrepareFolder::remove_partial() {
   lock_.reset();
   remove_all(partial_.string());
 }
 
 void PrepareFolder::clean_out() const {
-  for (const fs::path& folder : made_) discard(folder.string());  // if still empty
+  for (const fs::path& folder : made_) discard(folder.string());  // only if still empty
 }
 
 }  // namespace megalith

@@ -1,12 +1,12 @@
-// OUT and, inside it, OUT/prepare.partial, where everything is made, with the journal to continue from:
+// OUT and OUT/prepare.partial, in which prepare works, with the journal from which a restart continues:
 //
-//   made_of.json    what is prepared and how; another prepare does not continue it
-//   position.json   how much of the token files is complete on the disk; replaced now and then
-//   publish.json    the names that go to OUT, once all are complete; then only moving is left
-//   prepared.json   what was prepared and how, with the files' largest ids; goes to OUT with the rest
+//   made_of.json    what is prepared and how; a different prepare does not continue it
+//   position.json   how much of the token files is complete on the disk; replaced periodically
+//   publish.json    the names to move to OUT, once all files are complete; then only moving is left
+//   prepared.json   what was prepared and how, with the files' largest ids; moved to OUT with the others
 //
-// The folder is locked while a prepare works in it. Nothing in OUT is overwritten. After an error, unless a restart can
-// continue, OUT is left as it was found.
+// A prepare locks the folder while it works there. It never overwrites a file in OUT. After an error, unless a restart
+// can continue, OUT is left as it was found.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,8 @@ class PrepareFolder {
   static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
   static constexpr const char* chat_template = chat_template_name;  // in OUT, of conversations (chat_template.h)
 
-  // Makes the folders. Errors: OUT cannot be made, another prepare works there, prepare.partial holds unknown files.
+  // Makes the folders. Errors: OUT cannot be made, another prepare is running there, prepare.partial holds unknown
+  // files.
   explicit PrepareFolder(const std::string& out);
   ~PrepareFolder();
   PrepareFolder(const PrepareFolder&) = delete;
@@ -35,7 +36,7 @@ class PrepareFolder {
 
   std::string path(const std::string& name) const { return (partial_ / name).string(); }
 
-  // Returns what `from` makes of an earlier prepare's note. Error: the note is damaged, or `from` refuses it.
+  // Returns from(note) for an earlier prepare's note. Error: the note is damaged, or `from` refuses it.
   template <class T>
   std::optional<T> noted(const std::string& name, T (*from)(const nlohmann::json& json)) const {
     std::optional<T> value;
@@ -44,14 +45,14 @@ class PrepareFolder {
   }
   void note(const std::string& name, const nlohmann::json& value);
   void forget(const std::string& name);
-  // Keeps the folder for a restart, whatever happens.
+  // Keeps the folder for a restart, also after an error.
   void keep() { keeps_ = true; }
 
-  // Error if OUT has a file or folder that a prepare makes.
+  // Error if OUT has a file or folder that a prepare would write.
   void refuse_existing() const;
-  // Moves those of the names that are not in OUT yet there, in order, and ends the work. Names are those of token files
-  // and of the tokenizer. Returns why prepare.partial could not be removed, for an equal prepare to try again; "" if it
-  // was.
+  // Moves those of the names to OUT that are not there yet, in order, and ends the work. The names are those of token
+  // files and of the tokenizer. Returns why prepare.partial could not be removed, for an equal prepare to try again; ""
+  // if it was.
   std::string publish(const std::vector<std::string>& names);
 
  private:

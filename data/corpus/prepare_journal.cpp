@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-constexpr int64_t largest_count = int64_t{1} << 56;  // of bytes and any count: no sum or product overflows
+constexpr int64_t largest_count = int64_t{1} << 56;  // limit of bytes and of counts: no sum or product overflows
 
 int64_t count_from(const nlohmann::json& j) { return whole_number(j, 0, largest_count); }
 
@@ -128,7 +128,7 @@ std::string difference_of(const nlohmann::json& before, const nlohmann::json& no
   for (const char* option :
        {"version", "--tokenizer", "--separator", "--field", "--validation", "--special-tokens", "--shard-tokens"})
     if (!before.contains(option) || before.at(option) != now.at(option)) return fmt::format("{} is another", option);
-  // Those of conversations alone.
+  // Options of conversations only.
   for (const char* option :
        {"--template", "--prompt-field", "--completion-field", "--train-on", "--sequence-length", "--longer"})
     if (before.contains(option) != now.contains(option) ||

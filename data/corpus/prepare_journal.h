@@ -1,4 +1,4 @@
-// prepare's notes in its folder, as JSON: what it prepares, its position, what it has made.
+// prepare's notes in its folder, as JSON: what it prepares, its position, and its result.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,10 +15,10 @@ namespace megalith {
 struct PreparePosition {
   TextPosition text;
   TokenShards::Mark train, validation;
-  bool in_bad_document = false;  // its further parts are left out too
+  bool in_bad_document = false;  // the document's further parts are left out too
   int64_t bad_documents = 0;
   std::string first_bad;
-  ExampleCounts examples = {};  // of conversations
+  ExampleCounts examples = {};  // counts of conversations
 
   bool operator==(const PreparePosition&) const = default;
 };
@@ -26,14 +26,14 @@ struct PreparePosition {
 nlohmann::json to_json(const PreparePosition& position);
 PreparePosition position_from(const nlohmann::json& json);
 
-// Returns everything that decides the output, and the inputs as they are now.
+// Returns everything that determines the output, and the inputs as they are now.
 nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs, const ChatTemplate* chat);
-// Returns what differs between two of them, in words; "" if nothing does.
+// Returns the differences between two of them, in words, or "".
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now);
 
-// The first note. It keeps the rule of what is held out, which takes long to find.
+// The first note. It keeps the rule of the validation set, which takes long to compute.
 struct PrepareBegun {
-  nlohmann::json of = nlohmann::json::object();  // from made_of
+  nlohmann::json of = nlohmann::json::object();  // the result of made_of
   HoldOut::Rule rule = HoldOut::Rule::nothing;
   DocumentSizes sizes;
 };
@@ -48,9 +48,9 @@ struct PrepareMade {
 nlohmann::json to_json(const PrepareMade& made);
 PrepareMade made_from(const nlohmann::json& json);
 
-// The note that stays beside the files of a complete prepare.
+// The note that stays with the files of a complete prepare.
 struct Prepared {
-  nlohmann::json of = nlohmann::json::object();  // from made_of
+  nlohmann::json of = nlohmann::json::object();  // the result of made_of
   PrepareMade made;
 };
 nlohmann::json to_json(const Prepared& prepared);

@@ -18,7 +18,7 @@ std::vector<std::string> prompts_of(std::string_view text, const std::string& pa
     if (line.ends_with('\r')) line.pop_back();
     if (path.ends_with(".jsonl")) {
       CHECK(line.find_first_not_of(" \t") != std::string::npos,
-            "{}:{}: an empty line, which is no JSON; an empty prompt is {{\"prompt\": \"\"}}", path, number);
+            "{}:{}: an empty line, which is not JSON; an empty prompt is {{\"prompt\": \"\"}}", path, number);
       nlohmann::json object;
       try {
         object = parse_json(line);
@@ -31,7 +31,7 @@ std::vector<std::string> prompts_of(std::string_view text, const std::string& pa
     }
     prompts.push_back(line);
   }
-  CHECK(!prompts.empty(), "{} holds no prompt; expected one a line", path == "-" ? "standard input" : path);
+  CHECK(!prompts.empty(), "{} has no prompt; expected one a line", path == "-" ? "standard input" : path);
   return prompts;
 }
 

@@ -54,7 +54,7 @@ bool TextBatches::open_next() {
   return true;
 }
 
-// Reads until so many bytes are there, or the end.
+// Reads until this many bytes are buffered, or to the end.
 void TextBatches::fill(int64_t bytes) {
   if (ended_ || static_cast<int64_t>(rest().size()) > bytes) return;
   buffer_.erase(0, std::exchange(at_, 0));
@@ -76,7 +76,7 @@ bool TextBatches::take_next(TextBatch& batch) {
     if (!source_ && !open_next()) return false;
     pass_separators();
     fill(window_bytes_);
-    // A document that was begun ends, even if nothing of it is left.
+    // An unfinished document ends here, even if no byte of it is left.
     if (!rest().empty() || position_.in_document) break;
     if (!open_next()) return false;
   }
@@ -125,7 +125,7 @@ void TextBatches::next_lines(TextBatch& batch) {
       break;
     }
     const int64_t longest = corpus_.conversations ? longest_conversation : longest_line;
-    CHECK(bytes < longest, "{} has more than {} bytes; a line holds one {}, so cut it into several",
+    CHECK(bytes < longest, "{} has more than {} bytes; a line holds one {}, so split it into several",
           place_of(corpus_, position_), longest, corpus_.conversations ? "conversation" : "document");
   }
   batch.end = position_;
@@ -162,15 +162,15 @@ bool TextBatches::next_documents(TextBatch& batch) {
   return false;
 }
 
-// Takes the trained part of a document whose end is held out, if that part ends within so many bytes.
+// Takes the training part of a document whose end goes to the validation set, if that part ends within this many bytes.
 bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
   if (corpus_.held_out.rule() != HoldOut::Rule::ends || position_.held_out) return false;
   const auto known = corpus_.sizes.find({position_.input, position_.document_begin});
   const auto& path = corpus_.inputs[static_cast<size_t>(position_.input)].path;
   const int64_t given = position_.offset - position_.document_begin;
   CHECK(known != corpus_.sizes.end() && given <= corpus_.held_out.search_begin(known->second),
-        "no document of the noted length begins at byte {} of {}; remove prepare.partial and prepare it again when "
-        "nothing writes it",
+        "no document of the noted length begins at byte {} of {}; remove prepare.partial and prepare it again when no "
+        "process writes to it",
         position_.document_begin, path);
   const int64_t size = known->second;
   if (given + bytes <= corpus_.held_out.search_begin(size)) return false;
@@ -204,14 +204,13 @@ void TextBatches::next_part(TextBatch& batch) {
       position_.in_document = position_.held_out = position_.in_end = false;
       return;
     }
-    // A possible beginning of a separator waits for the next part.
+    // The possible beginning of a separator is kept for the next part.
     const size_t cut = last_cut_(whole_characters(window.substr(0, window.size() - std::min(overlap, window.size()))));
     CHECK(cut > 0 || bytes < longest_uncut,
-          "{}, from byte {} on, has more than {} bytes without a place where it could be cut before its tokens are "
-          "known: they are all letters, digits, signs or blanks, and the tokenizer has tokens as long, or it changes "
-          "texts "
-          "so that no place is known; break them up "
-          "with spaces or lines, leave them out, or take another tokenizer (bytes cuts anywhere)",
+          "{}, from byte {} on, has more than {} bytes without a place where it can be cut without changing its "
+          "tokens: it is all letters, digits, signs or blanks, and the tokenizer has tokens that long, or it changes "
+          "texts so that no place is known; insert spaces or line breaks, leave it out, or use another tokenizer "
+          "(bytes cuts anywhere)",
           corpus_.inputs[static_cast<size_t>(position_.input)].name(), position_.offset, longest_uncut);
     if (cut == 0) continue;
     give(batch, TextBatch::Kind::part, cut, cut);

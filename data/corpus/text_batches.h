@@ -2,10 +2,10 @@
 // the documents, except one that is too long for a batch.
 //
 // A batch holds whole lines of a JSON lines file, whole documents of a text with their separators, or a part of a
-// document longer than window_bytes, cut where the tokenizer says that a cut changes nothing. A batch has at most
+// document longer than window_bytes, cut where the tokenizer reports that a cut changes no token. A batch has at most
 // window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line or
-// longest_conversation, for texts up to longest_uncut; beyond that, or where the memory does not suffice, is an Error
-// with file and offset. Held-out documents do not depend on the batches.
+// longest_conversation, for texts up to longest_uncut. Beyond that, or without enough memory, is an Error with file and
+// offset. The validation set does not depend on the batches.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ constexpr int64_t longest_conversation = int64_t{16} << 20;
 // Maps (input, offset) of each document of a text to its length.
 using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;
 
-// Where a JSON line has its conversation: messages in one field, or a prompt and its completion in one each.
+// Where a JSON line has its conversation: messages in one field, or a prompt and its completion in two.
 struct ConversationFields {
   std::string messages = "messages", prompt = {}, completion = {};
   bool are_pairs() const { return !prompt.empty(); }
@@ -41,21 +41,21 @@ struct Corpus {
   std::vector<TextInput> inputs;
   std::string separator;                            // between documents of a text; empty: a file is one document
   std::string field;                                // of a JSON line: its text
-  std::optional<ConversationFields> conversations;  // instead of texts; inputs are JSON lines then
+  std::optional<ConversationFields> conversations;  // instead of texts; all inputs are then JSON lines
   HoldOut held_out;
-  DocumentSizes sizes;  // of all documents in texts, if the ends of documents are held out
+  DocumentSizes sizes;  // sizes of all documents in texts, if the ends of documents go to the validation set
   // Opens an input; a pipe can be opened once.
   std::function<std::unique_ptr<ByteSource>(int64_t input)> open;
 
   int64_t disk_bytes() const;  // 0 if there is a pipe
 };
 
-// A position between two batches. Offsets are in the decompressed text.
+// A position between two batches. Offsets count decompressed bytes.
 struct TextPosition {
   int64_t input = 0, offset = 0, lines = 0;
-  // Parts of the document here were given already:
+  // These parts of the document here have already been returned:
   bool in_document = false, held_out = false;
-  bool in_end = false;  // also parts of the end that is held out
+  bool in_end = false;  // also parts of its validation end
   int64_t document_begin = 0;
 
   bool operator==(const TextPosition&) const = default;
@@ -67,11 +67,11 @@ std::string place_of(const Corpus& corpus, const TextPosition& position);
 struct TextBatch {
   enum class Kind { json_lines, documents, part };
   Kind kind = Kind::documents;
-  std::string text;      // with simdjson's padding behind it
-  TextPosition begin;    // of the text
-  TextPosition end;      // of what follows
+  std::string text;      // followed by simdjson's padding
+  TextPosition begin;    // position of the text
+  TextPosition end;      // position after it
   bool is_last = true;   // the last part of its document
-  int64_t consumed = 0;  // bytes on the disk, of all inputs, read for it and all before
+  int64_t consumed = 0;  // bytes on the disk, of all inputs, read for this batch and all earlier ones
 };
 
 // For one thread at a time.
@@ -81,7 +81,7 @@ class TextBatches {
 
   // Starts at a batch's end position. The corpus must outlive it.
   TextBatches(const Corpus& corpus, int64_t window_bytes, LastCut last_cut, const TextPosition& from = {});
-  bool next(TextBatch& batch);  // false when there is no more
+  bool next(TextBatch& batch);  // false at the end
 
  private:
   bool take_next(TextBatch& batch);
@@ -101,8 +101,8 @@ class TextBatches {
   int64_t window_bytes_;
   LastCut last_cut_;
   TextPosition position_;
-  std::unique_ptr<ByteSource> source_;  // of the input at position_, if open
-  std::string buffer_;                  // bytes not given yet begin at at_
+  std::unique_ptr<ByteSource> source_;  // the open input at position_, or null
+  std::string buffer_;                  // bytes not returned yet begin at at_
   size_t at_ = 0;
   bool refused_ = false;  // the input could not be opened
   bool ended_ = false;    // all of the input was read

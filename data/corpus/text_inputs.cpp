@@ -33,7 +33,7 @@ bool names_text(std::string_view path) { return names_json_lines(path) || withou
 TextInput input_at(const std::string& path, bool pipes_are_json) {
   if (path == "-") return {.path = path, .json_lines = pipes_are_json, .is_plain = false};
   struct stat info {};
-  CHECK(::stat(path.c_str(), &info) == 0, "cannot open the text {}: {}; check the path and the rights to it", path,
+  CHECK(::stat(path.c_str(), &info) == 0, "cannot open the text {}: {}; check the path and its permissions", path,
         std::strerror(errno));
   if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode) || S_ISSOCK(info.st_mode))
     return {.path = path, .json_lines = pipes_are_json || names_json_lines(path), .is_plain = false};
@@ -44,13 +44,13 @@ TextInput input_at(const std::string& path, bool pipes_are_json) {
           .modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Returns why an entry of a folder is not one of its texts; "" for a text or a folder to search.
+// Returns why an entry of a folder is not one of its texts, or "" for a text or a folder to search.
 std::string why_left_out(const fs::directory_entry& entry) {
   std::error_code unknown;
   if (entry.path().filename().string().starts_with(".")) return "hidden file";
   const fs::file_status what = entry.status(unknown);
   if (what.type() == fs::file_type::directory) return entry.is_symlink(unknown) ? "linked folder" : "";
-  if (what.type() == fs::file_type::not_found) return "link to nothing";
+  if (what.type() == fs::file_type::not_found) return "link without target";
   if (what.type() != fs::file_type::regular) return "pipe or device";
   if (!names_text(entry.path().string())) return "file with another ending";
   return entry.file_size(unknown) > 0 ? "" : "empty file";
@@ -69,12 +69,11 @@ std::vector<std::string> texts_below(const std::string& folder, LeftOut& left_ou
       paths.push_back(entry->path().string());
     }
   }
-  CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", folder, error.message());
-  CHECK(
-      !paths.empty(),
-      "the folder {} holds no text (.txt, .jsonl, .ndjson or .json, perhaps followed by .gz, .zst or .xz){}; name the "
-      "files themselves",
-      folder, left_out.empty() ? "" : ", but " + to_text(left_out));
+  CHECK(!error, "cannot search the folder {}: {}; check its permissions", folder, error.message());
+  CHECK(!paths.empty(),
+        "the folder {} has no text (.txt, .jsonl, .ndjson or .json, optionally followed by .gz, .zst or .xz){}; name "
+        "the files themselves",
+        folder, left_out.empty() ? "" : ", but " + to_text(left_out));
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -123,7 +122,7 @@ void check_unchanged(const TextInput& input) {
   TextInput now = input_at(input.path, false);
   now.json_lines = input.json_lines;
   CHECK(now == input,
-        "{} changed while it was read: it had {} bytes and has {}; prepare again when nothing writes it any more",
+        "{} changed while it was read: it had {} bytes and has {}; prepare again when no process writes to it any more",
         input.path, input.size, now.size);
 }
 

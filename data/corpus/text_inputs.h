@@ -18,14 +18,14 @@ struct TextInput {
   int64_t modified = 0;     // nanoseconds since the epoch; 0 for a pipe
 
   bool operator==(const TextInput&) const = default;
-  std::string name() const { return path == "-" ? "the standard input" : path; }  // for messages
+  std::string name() const { return path == "-" ? "the standard input" : path; }  // the name in messages
 };
 
-// The name says what a file holds: .jsonl, .ndjson and .json files are JSON lines, others are text; .gz, .zst or .xz
-// may follow. Pipes, and "-", are JSON lines if `pipes_are_json`. A folder stands for the .txt, .jsonl, .ndjson and
-// .json files in and below it, compressed or not, sorted by the bytes of their paths, without empty and hidden ones; a
-// glob that is no file's name stands for its matches, in the same order. Other files of a folder, and linked folders
-// that ** does not enter, are counted in `left_out` by kind.
+// The name determines what a file holds: .jsonl, .ndjson and .json files are JSON lines, others are text; .gz, .zst or
+// .xz may follow. Pipes, and "-", are JSON lines if `pipes_are_json`. A folder means all .txt, .jsonl, .ndjson and
+// .json files in and below it, compressed or not, sorted by the bytes of their paths, without empty and hidden ones. A
+// glob that is not a file's name means its matches, in the same order. Other files of a folder, and linked folders that
+// ** does not enter, are counted in `left_out` by kind.
 //
 // Errors: an absent name, a pattern or a folder without texts, an empty file, a text that is named twice.
 std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json,

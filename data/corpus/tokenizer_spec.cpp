@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view train_prefix = "train:";
 constexpr int32_t largest_trained_vocab = 1 << 24;
 
-// Returns n, if every n-th batch of a corpus suffices.
+// Returns n if every n-th batch of a corpus suffices.
 int64_t stride_of(const Corpus& corpus, const TrainingSample& sample) {
   constexpr int64_t compression = 4;
   int64_t total = 0;

@@ -20,8 +20,8 @@ Blend::Blend(std::vector<int64_t> shares) : shares_(std::move(shares)) {
           "the weights of a blend repeat only after more than {} samples; write them with fewer digits", longest_cycle);
   }
 
-  // Tijdeman's rule in integers. due[i] is M times the number of samples by which source i is behind n * share / M.
-  // Sources that are behind by 1 / (2k - 2) or more are eligible; the one whose bound is exceeded first is chosen.
+  // Tijdeman's rule in integers. due[i] is M times the number of samples by which source i lags its due n * share / M.
+  // Sources that lag by 1 / (2k - 2) or more are eligible; the one whose bound is exceeded first is chosen.
   const auto k = static_cast<int64_t>(shares_.size()), d = k > 1 ? 2 * k - 2 : 1;
   std::vector<int64_t> due(shares_.size(), 0), before(shares_.size(), 0);
   cycle_.reserve(static_cast<size_t>(length));

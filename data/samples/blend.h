@@ -1,11 +1,11 @@
-// The order in which several sources are sampled, a pure function of the sample's number and the shares, so that
-// resuming and any division among ranks need no state.
+// The order in which several sources are sampled, a pure function of the sample's number and the shares. Resuming and
+// any division among ranks therefore need no state.
 //
 // Shares are integers that add up to M, the length of a cycle, in which every source comes exactly as often as its
 // share. Within it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples a source's
-// count differs from n * share / M by at most 1 - 1 / (2k - 2) for k sources, the least that all shares allow. So in
-// any window of samples a count differs from its share by at most 1 for two sources, and by at most 2 - 1 / (k - 1) for
-// more.
+// count differs from n * share / M by at most 1 - 1 / (2k - 2) for k sources, the least that is possible for all
+// shares. So in any window of samples a count differs from its share by at most 1 for two sources, and by at most 2 - 1
+// / (k - 1) for more.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ class Blend {
 
   struct Sample {
     size_t source;
-    int64_t before;  // earlier samples of that source
+    int64_t before;  // number of earlier samples of that source
     bool operator==(const Sample&) const = default;
   };
   Sample at(int64_t n) const;
 
-  // Returns how many of the first n samples are of a source, in time proportional to the cycle.
+  // Returns how many of the first n samples come from a source, in time proportional to the cycle.
   int64_t count(size_t source, int64_t n) const;
 
   const std::vector<int64_t>& shares() const { return shares_; }

@@ -16,7 +16,7 @@ constexpr int64_t lengths_at_once = 64 << 10;
 std::unique_ptr<File> reopen(const std::string& path, int64_t bytes) {
   auto file = std::make_unique<File>(path, File::Use::append);
   CHECK(file->size() >= bytes,
-        "{} has {} bytes, and had {} when its prepare was killed; remove the folder {} and start over", path,
+        "{} has {} bytes, but had {} when its prepare was killed; remove the folder {} and start over", path,
         file->size(), bytes, path.substr(0, path.rfind('/')));
   if (file->size() > bytes) file->resize(bytes);
   return file;

@@ -22,7 +22,7 @@ struct Magic {
   Holds holds;
 };
 
-// The first match counts. Tables are read by a Python statement, the others by a command.
+// The first match counts. Tables are read by a Python statement, the other formats by a command.
 constexpr std::array magics = {
     Magic{0, "\x1f\x8b\x08"sv, "gzip", "gzip -dc FILE", Holds::another},
     Magic{0, "\x28\xb5\x2f\xfd"sv, "zstd", "zstd -dc FILE", Holds::another},
@@ -42,7 +42,7 @@ constexpr std::array magics = {
     Magic{0, "PAR1"sv, "a Parquet file", "import pandas; table = pandas.read_parquet(FILE)", Holds::table},
     Magic{0, "ARROW1"sv, "an Arrow file", "from pyarrow import ipc; table = ipc.open_file(FILE).read_all().to_pandas()",
           Holds::table},
-    Magic{0, "\xff\xff\xff\xff"sv, "a stream of Arrow, as datasets saves it",
+    Magic{0, "\xff\xff\xff\xff"sv, "an Arrow stream, as saved by datasets",
           "from pyarrow import ipc; table = ipc.open_stream(FILE).read_all().to_pandas()", Holds::table},
     Magic{0, "FEA1"sv, "a Feather file", "import pandas; table = pandas.read_feather(FILE)", Holds::table},
     Magic{0, "ORC"sv, "an ORC file", "import pandas; table = pandas.read_orc(FILE)", Holds::table},
@@ -57,13 +57,13 @@ constexpr std::array magics = {
     Magic{0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "an old Office file", "catdoc FILE", Holds::text},
     Magic{0, "SQLite format 3\0"sv, "an SQLite database", "", Holds::nothing},
     Magic{0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "", Holds::nothing},
-    Magic{0, "\x93NUMPY"sv, "an array of numpy", "", Holds::nothing},
+    Magic{0, "\x93NUMPY"sv, "a numpy array", "", Holds::nothing},
     Magic{0, "MMIDIDX\0\0"sv, "the index of a token file", "", Holds::nothing},
-    Magic{0, "\x80\x02\x8a\x0a"sv, "a file of PyTorch", "", Holds::nothing},
-    Magic{0, "\x80\x04\x95"sv, "a pickle of Python", "", Holds::nothing},
-    Magic{0, "\x80\x05\x95"sv, "a pickle of Python", "", Holds::nothing},
-    Magic{0, "\x80\x03]q"sv, "a pickle of Python", "", Holds::nothing},
-    Magic{0, "\x80\x03}q"sv, "a pickle of Python", "", Holds::nothing},
+    Magic{0, "\x80\x02\x8a\x0a"sv, "a PyTorch file", "", Holds::nothing},
+    Magic{0, "\x80\x04\x95"sv, "a Python pickle", "", Holds::nothing},
+    Magic{0, "\x80\x05\x95"sv, "a Python pickle", "", Holds::nothing},
+    Magic{0, "\x80\x03]q"sv, "a Python pickle", "", Holds::nothing},
+    Magic{0, "\x80\x03}q"sv, "a Python pickle", "", Holds::nothing},
     Magic{0, "GGUF"sv, "a GGUF model", "", Holds::nothing},
     Magic{8, "{\"__metadata__\""sv, "a safetensors file", "", Holds::nothing},
     Magic{0, "\x89PNG\r\n"sv, "a PNG image", "", Holds::nothing},
@@ -120,7 +120,7 @@ std::optional<KnownFile> unmarked_utf16(std::string_view head) {
 std::string unpack_command(const KnownFile& known, const std::string& path) {
   const bool is_table = known.holds == Holds::table;
   const std::string_view ending = compression_in_name(path);
-  const bool is_unpacked_first = !ending.empty() && known.name != "tar";  // tar decompresses by itself
+  const bool is_unpacked_first = !ending.empty() && known.name != "tar";  // tar decompresses files by itself
   const auto quoted = [](const std::string& name, bool in_python) {
     return name == "FILE" && !in_python ? name : in_quotes(name, in_python ? "\\'" : "'\\''");
   };
@@ -149,7 +149,7 @@ void check_holds_text(std::string_view head, const std::string& path, bool json_
     const bool is_tokens = head.starts_with("\x93NUMPY") || head.starts_with("MMIDIDX");
     FAIL("{}; {}", what,
          is_tokens ? "if it holds tokens, name it as data.train: they need no prepare"
-                   : "write its texts into JSON lines or a text file, and name that");
+                   : "write its texts into JSON lines or a text file, and name that file");
   }
   FAIL("{}; this reads it: {} | megalith prepare --text -{} ...", what, unpack_command(*known, path),
        known->holds == Holds::table || json_lines ? " --field text" : "");
@@ -160,8 +160,8 @@ void check_holds_tokens(std::string_view head, const std::string& path) {
   if (!known) return;
   switch (known->holds) {
     case Holds::another:
-      FAIL("{} is {}, and token files must be unpacked: run {} > tokens.bin, and name that", path, in_words(*known),
-           unpack_command(*known, path));
+      FAIL("{} is {}, and token files must be unpacked: run {} > tokens.bin, and name that file", path,
+           in_words(*known), unpack_command(*known, path));
     case Holds::table:
     case Holds::text:
       FAIL(
@@ -169,8 +169,7 @@ void check_holds_tokens(std::string_view head, const std::string& path) {
           "train.bin that this writes",
           path, in_words(*known), unpack_command(*known, path), known->holds == Holds::table ? " --field text" : "");
     case Holds::nothing:
-      FAIL("{} is {}, not tokens; name a token file of prepare, or ids that were saved with numpy.save", path,
-           in_words(*known));
+      FAIL("{} is {}, not tokens; name a token file of prepare, or ids saved with numpy.save", path, in_words(*known));
   }
 }
 

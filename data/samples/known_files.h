@@ -1,5 +1,5 @@
-// Formats that are neither texts nor tokens, or are read under other names only: recognized by their first bytes,
-// whatever the name, each with a command that converts it.
+// Formats that are neither texts nor tokens, or are read only under other names. They are recognized by their first
+// bytes, whatever the name, each with a command that converts it.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace megalith {
 
 struct KnownFile {
   enum class Holds {
-    another,  // archive or compressed file, which a command unpacks
-    table,    // perhaps of texts, which Python converts to JSON lines
-    text,     // in another encoding, which a command converts to UTF-8
-    nothing   // that a command can convert
+    another,  // an archive or compressed file that a command unpacks
+    table,    // may hold texts; Python converts it to JSON lines
+    text,     // in another encoding; a command converts it to UTF-8
+    nothing   // no command can convert it
   };
   std::string name;    // "a Parquet file"
-  std::string unpack;  // the command, or for `table` the Python statement, on FILE
+  std::string unpack;  // the command, or for `table` the Python statement, applied to FILE
   Holds holds;
 };
 
@@ -26,7 +26,8 @@ constexpr size_t known_head_bytes = 512;
 
 std::optional<KnownFile> known_file(std::string_view head);
 
-// Recognizes UTF-16 without a byte order mark by the zeros beside the letters of most texts. UTF-8 text has no zeros.
+// Recognizes UTF-16 without a byte order mark by the zero bytes next to the letters of most texts. UTF-8 text has no
+// zeros.
 std::optional<KnownFile> unmarked_utf16(std::string_view head);
 
 // Returns the command for a file of a convertible format. A compressed file is decompressed first.

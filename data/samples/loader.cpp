@@ -31,8 +31,7 @@ std::vector<int64_t> samples_of(const std::vector<TokenStream>& streams, const A
     }
     samples.push_back((stream.size() - 1) / sequence_length);
     CHECK(samples.back() >= 1,
-          "{} holds {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
-          "or less",
+          "{} has {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} or less",
           stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
           std::max<int64_t>(stream.size() - 1, 1));
   }
@@ -131,7 +130,7 @@ std::vector<int64_t> Loader::document_begins(int64_t n) const {
   if (const Packs* packs = packs_of(sample)) return packs->begins(sample.index);
   std::vector<int64_t> begins;
   for_each_part(sample, [&](int64_t begin, int64_t size, int64_t place) {
-    if (place > 0) begins.push_back(place);  // other text than before
+    if (place > 0) begins.push_back(place);  // the text before it is of another place
     for (const int64_t at : streams_[sample.source].document_begins(begin, begin + size)) begins.push_back(place + at);
   });
   return begins;

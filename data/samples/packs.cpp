@@ -50,13 +50,13 @@ void Packs::find_examples(const Stretches* within) {
   for (const int64_t next : stream_.document_begins(0, stream_.size())) add(next);
   add(stream_.size());
   CHECK(too_long == 0,
-        "{} holds {} of more than {} tokens, which fit into no sequence of {}, the longest of {}; prepare again with "
-        "--sequence-length {}, which cuts them or, with --longer leave-out, leaves them out, or set "
+        "{} has {} of more than {} tokens, which do not fit into a sequence of {}, the longest of {}; prepare again "
+        "with --sequence-length {}, which cuts them or, with --longer leave-out, leaves them out, or set "
         "batch.sequence_length={}",
         stream_.path(), megalith::counted(too_long, "example"), sequence_length_ + 1, sequence_length_, longest,
         sequence_length_, longest - 1);
   CHECK(within || !examples_.empty(),
-        "{} holds {} and no example of two tokens, so that nothing is predicted; give more text", stream_.path(),
+        "{} has {} and no example of two tokens, so that no token is predicted; give more text", stream_.path(),
         megalith::counted(stream_.size(), "token"));
 }
 
@@ -65,7 +65,8 @@ void Packs::pack_examples() {
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return examples_[a].tokens > examples_[b].tokens; });
-  using First = std::priority_queue<size_t, std::vector<size_t>, std::greater<>>;  // of packs
+  using First = std::priority_queue<size_t, std::vector<size_t>,
+                                    std::greater<>>;  // packs, first the one with the smallest number
   std::map<int64_t, First> by_room;
   std::vector<std::vector<size_t>> packs;
   for (const size_t e : order) {

@@ -29,20 +29,19 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-// Returns the offset of the first component **; npos if there is none.
+// Returns the offset of the first component **, or npos.
 size_t any_folders_in(const std::string& pattern) {
   for (size_t at = pattern.find("**"); at != std::string::npos; at = pattern.find("**", at + 2)) {
     const bool begins = at == 0 || pattern[at - 1] == '/', ends = at + 2 == pattern.size() || pattern[at + 2] == '/';
     CHECK(begins && ends,
-          "the pattern {} has ** beside other characters; ** must stand alone between slashes, as in "
-          "a/**/*.txt",
+          "the pattern {} has ** next to other characters; ** must be alone between slashes, as in a/**/*.txt",
           pattern);
     return at;
   }
   return std::string::npos;
 }
 
-// Returns a folder and those below it, without hidden and linked ones; adds the linked ones to `linked`.
+// Returns a folder and all folders below it, without hidden and linked ones; adds the linked ones to `linked`.
 std::vector<std::string> folders_from(const std::string& top, std::set<std::string>& linked) {
   std::vector<std::string> folders{top};
   std::error_code error;
@@ -57,7 +56,7 @@ std::vector<std::string> folders_from(const std::string& top, std::set<std::stri
         folders.push_back(entry->path().string());
     }
   }
-  CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", top, error.message());
+  CHECK(!error, "cannot search the folder {}: {}; check its permissions", top, error.message());
   return folders;
 }
 
@@ -94,7 +93,7 @@ std::string as_pattern(const std::string& path) {
 std::string to_text(const LeftOut& left_out) {
   static const std::map<std::string, std::string> plurals{{"file with another ending", "files with other endings"},
                                                           {"index without tokens", "indexes without tokens"},
-                                                          {"link to nothing", "links to nothing"},
+                                                          {"link without target", "links without targets"},
                                                           {"pipe or device", "pipes or devices"}};
   std::vector<std::string> parts;
   for (const auto& [kind, count] : left_out) {
@@ -121,7 +120,7 @@ std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* lef
 
 void check_path(const std::string& path) {
   check_is_path(path);
-  CHECK(path.find_first_of(std::string("\0\n\r", 3)) == std::string::npos, "the path {} holds a line break; rename it",
+  CHECK(path.find_first_of(std::string("\0\n\r", 3)) == std::string::npos, "the path {} has a line break; rename it",
         json_text_of_bytes(nlohmann::ordered_json(path)));
 }
 

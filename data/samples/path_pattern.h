@@ -1,4 +1,4 @@
-// Glob patterns: *, ? and [...]; and **, alone between slashes, for any number of folders, including none, that are
+// Glob patterns: *, ? and [...]; and ** as a whole path component, for any number of folders, including none, that are
 // neither hidden nor symbolic links. A pattern with ** matches files only.
 #pragma once
 
@@ -17,10 +17,10 @@ bool is_pattern(const std::string& name);
 // Escapes a path as the pattern that matches it alone.
 std::string as_pattern(const std::string& path);
 
-// Returns the matches, sorted by their bytes. Counts linked folders that ** does not enter. Error as of check_path.
+// Returns the matches, sorted by their bytes. Counts linked folders that ** does not enter. Error: that of check_path.
 std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* left_out = nullptr);
 
-// Error if a path would break the lines of messages and lists, or is no path (check_is_path).
+// Error if a path would break the lines of messages and lists, or is not a path (check_is_path).
 void check_path(const std::string& path);
 
 }  // namespace megalith

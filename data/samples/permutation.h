@@ -19,7 +19,7 @@ class Permutation {
   uint64_t pass(uint64_t value) const;
 
   uint64_t size_;
-  int low_bits_;  // the halves differ by one bit at most
+  int low_bits_;  // the halves differ by at most one bit
   uint64_t low_mask_, high_mask_;
   std::array<uint64_t, num_rounds> keys_;
 };

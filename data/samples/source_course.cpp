@@ -24,7 +24,7 @@ Stretches merged(Stretches all) {
   return result;
 }
 
-// Returns the tokens at these places, which ascend, of the stretches one after the other.
+// Returns the tokens at these ascending places of the joined stretches.
 Stretches part_of(const Stretches& stretches, const Stretches& places) {
   Stretches found;
   int64_t at = 0;  // place of the stretch
@@ -62,7 +62,7 @@ int64_t tokens_in(const Stretches& stretches) {
 void SourceCourse::cut(const SampleCut& cut, const TokenStream* stream) {
   if (cut_ == cut) return;
   CHECK(!cut_ || (cut.tokens >= cut_->tokens && cut.masked == cut_->masked),
-        "a source had {} tokens and has {}: it is another one", cut_ ? cut_->tokens : 0, cut.tokens);
+        "a source had {} tokens and now has {}: it is a different one", cut_ ? cut_->tokens : 0, cut.tokens);
   CHECK(!cut.masked || stream, "the examples of a masked source are needed to continue in it");
   std::optional<Stretches> left;
   if (cut_ && (rest_ || taken_ > 0)) {
@@ -88,7 +88,7 @@ void SourceCourse::cut(const SampleCut& cut, const TokenStream* stream) {
 int64_t SourceCourse::samples_of_part() const { return rest_ ? rest_samples_ : whole_; }
 
 void SourceCourse::take(int64_t samples) {
-  CHECK(cut_, "samples are taken of a source that is not cut into samples");
+  CHECK(cut_, "samples are taken from a source that is not cut into samples");
   taken_ += samples;
   if (rest_ && taken_ > rest_samples_) {
     taken_ -= rest_samples_;
@@ -97,7 +97,7 @@ void SourceCourse::take(int64_t samples) {
     epoch_++;
   }
   if (rest_ || taken_ <= whole_) return;
-  // As many samples as an epoch has leave it at its end, where a change finds nothing left.
+  // Exactly one epoch's samples count as the end of that epoch, not as the beginning of the next.
   const int64_t ended = (taken_ - 1) / whole_;
   epoch_ += ended;
   taken_ -= ended * whole_;

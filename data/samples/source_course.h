@@ -1,10 +1,10 @@
-// Where a source of tokens is in a run whose data changes: which of its tokens the present epoch has not had yet. A
-// pure function of how the source was cut into samples and of how many it gave. Belongs to one thread.
+// The position of a source of tokens in a run whose data changes: which of its tokens are still to come in the present
+// epoch. A pure function of how the source was cut into samples and how many were taken. For one thread.
 //
-// While nothing about the cutting changes, a source continues in its order. Where it changes (longer sequences, a file
-// that grew, another seed), the samples of the epoch's rest are cut anew: its stretches of tokens, one after the
-// other, in sequences of the new length; so no token comes twice in an epoch. What fills no sequence at the end is left
-// out of this epoch. Of a masked source the rest is the examples that did not come yet, packed anew.
+// While the cut stays the same, a source continues in its order. When it changes (longer sequences, a file that grew,
+// another seed), the rest of the epoch is cut anew: its stretches of tokens, joined, in sequences of the new length. So
+// no token comes twice in an epoch. Tokens at the end that fill no sequence are left out of this epoch. The rest of a
+// masked source is its examples that have not come yet, packed anew.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace megalith {
 
 // How a source is cut into samples.
 struct SampleCut {
-  int64_t tokens = 0;  // of the source
+  int64_t tokens = 0;  // tokens of the source
   int64_t sequence_length = 0;
-  bool masked = false, pack = true;  // of examples (packs.h)
+  bool masked = false, pack = true;  // masked: it has examples (packs.h)
   bool shuffle = true;
   uint64_t seed = 0;
   bool operator==(const SampleCut&) const = default;
 };
 
-// Returns the cut without what has no effect on it: the seed where nothing is shuffled, `pack` without a mask.
+// Returns the cut without settings that have no effect on it: the seed without shuffling, `pack` without a mask.
 SampleCut usual(SampleCut cut);
 
 // Tokens [begin, end) that are inputs of samples; of a masked source they hold whole examples.
@@ -34,7 +34,7 @@ struct Stretch {
   int64_t begin, end;
   bool operator==(const Stretch&) const = default;
 };
-using Stretches = std::vector<Stretch>;  // ascending, apart from one another
+using Stretches = std::vector<Stretch>;  // ascending and disjoint
 
 int64_t tokens_in(const Stretches& stretches);
 
@@ -42,17 +42,17 @@ class SourceCourse {
  public:
   explicit SourceCourse(uint64_t key) : key_(key) {}
 
-  // From here on the source is cut so. A masked one is read, its first cut.tokens tokens; of others `stream` may be
-  // null. Error: a source that had more tokens before.
+  // Cuts the source this way from now on. `stream` is read if it is masked, its first cut.tokens tokens; otherwise it
+  // may be null. Error: the source had more tokens before.
   void cut(const SampleCut& cut, const TokenStream* stream);
-  // The run takes this many samples.
+  // Takes this many samples for the run.
   void take(int64_t samples);
 
   // Returns where the source is.
   SourceBegin begin() const;
-  // Returns the tokens of the rest that begin() counts in samples; null where the epoch is whole.
+  // Returns the tokens of the rest that begin() counts in samples; null if the epoch is whole.
   const Stretches* rest() const { return rest_ ? &*rest_ : nullptr; }
-  // Returns the tokens of the present epoch that did not come yet, as samples cut so would have them.
+  // Returns the tokens of the present epoch that have not come yet, as the present cut would return them.
   Stretches unseen() const;
 
  private:

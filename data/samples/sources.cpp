@@ -17,7 +17,7 @@ bool is_file(const std::string& path) {
   return fs::exists(path, absent) && !fs::is_directory(path, absent);
 }
 
-// Returns files, without the .idx and .mask files beside them.
+// Returns the matching files without their .idx and .mask files.
 std::vector<std::string> token_files(const std::string& pattern) {
   std::vector<std::string> paths = paths_matching(pattern);
   std::erase_if(paths, [](const std::string& path) {
@@ -30,7 +30,7 @@ std::vector<std::string> shards_of(const std::string& prefix) {
   return token_files(as_pattern(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
-// Maps a folder of prepare to the prefix of its tokens for this key; other names stay.
+// If `name` is a folder of prepare, returns the prefix of its tokens for this key; otherwise returns it unchanged.
 std::string part_meant(const std::string& key, const std::string& name) {
   std::error_code absent;
   if (!fs::is_directory(name, absent) || (key != "data.train" && key != "data.validation")) return name;
@@ -38,7 +38,7 @@ std::string part_meant(const std::string& key, const std::string& name) {
   return is_file(prefix + ".bin") || !shards_of(prefix).empty() ? prefix : name;
 }
 
-// Returns a decimal number in units of 1e-9; 0 if it is no number, or too large or too fine.
+// Returns a decimal number in units of 1e-9; 0 if it is not a number, or too large or too fine.
 int64_t billionths(const std::string& text) {
   const size_t point = std::min(text.find('.'), text.size());
   const std::string whole = text.substr(0, point), part = point < text.size() ? text.substr(point + 1) : "";
@@ -65,7 +65,7 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
         "of the point; write \"NAME 0.3\"",
         key, line);
     const size_t last = line.find_last_not_of(" \t", space), first = line.find_first_not_of(" \t");
-    CHECK(last != std::string::npos && first <= last, "{}: \"{}\" in the list names no source before its weight", key,
+    CHECK(last != std::string::npos && first <= last, "{}: \"{}\" in the list has no source before its weight", key,
           line);
     const std::string name = line.substr(first, last - first + 1);
     for (const DataSource& other : sources)
@@ -96,7 +96,7 @@ LeftOut left_out_of(const std::string& name) {
     if (fs::is_directory(path, absent))
       left_out["folder"]++;
     else if (!is_file(path))
-      left_out["link to nothing"]++;
+      left_out["link without target"]++;
     else if (path.ends_with(".idx") && !is_file(fs::path(path).replace_extension(".bin").string()))
       left_out["index without tokens"]++;
   }
@@ -113,15 +113,15 @@ std::vector<std::string> files_of(const std::string& key, const std::string& sou
   const std::vector<std::string> found = files_there(name);
   std::error_code absent;
   if (found.empty() && fs::is_directory(name, absent)) {
-    // A folder of prepare also holds what is held out, which a pattern would include.
+    // A folder of prepare also holds the validation set, which a pattern would include.
     const fs::path prepared = fs::path(name) / (key == "data.train" ? "train.bin" : "validation.bin");
     if (fs::exists(prepared, absent))
       FAIL("{} = {} is a folder; name the file in it, {}", key, name, prepared.string());
     FAIL("{} = {} is a folder; name its files, as in {}", key, name, (fs::path(name) / "*.bin").string());
   }
   CHECK(!found.empty(),
-        "{} = {}: No such file or directory, nor {}.bin or {}-00000.bin, and as a pattern it matches none; check the "
-        "path, or make it of texts with `megalith prepare`",
+        "{} = {}: No such file or directory, nor {}.bin or {}-00000.bin, and as a pattern it matches no file; check "
+        "the path, or make it from texts with `megalith prepare`",
         key, name, name, name);
   if (found.front() == name || found.front() == name + ".bin") {
     const std::vector<std::string> shards = found.front() == name ? std::vector<std::string>{} : shards_of(name);

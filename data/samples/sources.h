@@ -2,8 +2,8 @@
 //
 // A source is a token file; a prefix, PREFIX for PREFIX.bin or for the shards PREFIX-00000.bin, PREFIX-00001.bin, ...;
 // or a glob such as wiki/*.bin. Its files, sorted by name, are one stream: a sample may span files as it may span
-// documents, so that shards of any size train like one file. A folder of prepare means its training tokens, or as
-// data.validation those held out.
+// documents, so that shards of any size train like one file. A folder of prepare means its training tokens or, for
+// data.validation, its validation tokens.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ struct DataSource {
   int64_t share = 1;  // proportional to the weights
 };
 
-// `text` is one name, or lines `NAME WEIGHT`, each with its end, as made from a TOML list. Errors, which begin with
-// `key`: a missing weight, or one that is no positive decimal number; a name that is empty or given twice.
+// `text` is one name, or lines `NAME WEIGHT`, each with a newline, as made from a TOML list. Errors begin with `key`: a
+// missing weight, or one that is not a positive decimal number; a name that is empty or given twice.
 std::vector<DataSource> parse_sources(const std::string& key, const std::string& text);
 
-// Returns the files of a source that exist. files_of refuses none, a missing shard, and an ambiguous prefix.
+// Returns the existing files of a source. files_of also refuses a source without files, a missing shard, and an
+// ambiguous prefix.
 std::vector<std::string> matches_of(const std::string& name, const std::string& key = "data.train");
 
-// Counts what a pattern matches beside its files, or does not enter, by kind.
+// Counts, by kind, the other entries that a pattern matches, and the folders that it does not enter.
 LeftOut left_out_of(const std::string& name);
 std::vector<std::string> files_of(const std::string& key, const std::string& name);
 

@@ -28,17 +28,18 @@ bool has_llmc_header(const std::string& path) {
 std::unique_ptr<TokenSource> open_llmc(const std::string& path) {
   auto file = std::make_unique<MappedFile>(path);
   const size_t bytes = file->bytes().size();
-  CHECK(bytes > header_bytes, "{} has llm.c's magic number, but {} bytes, and the header alone is {}; it is truncated",
-        path, bytes, header_bytes);
+  CHECK(bytes > header_bytes, "{} has llm.c's magic number, but {} bytes; the header is {}: it is truncated", path,
+        bytes, header_bytes);
   const int32_t magic = header_field(*file, 0), version = header_field(*file, 1), tokens = header_field(*file, 2);
   const bool wide = magic == magic_uint32;
   CHECK(version == (wide ? version_uint32 : version_uint16),
-        "{} is an llm.c file of magic {} and version {}; read are {} with {} (uint16 tokens) and {} with {} (uint32)",
+        "{} is an llm.c file of magic {} and version {}; supported are {} with {} (uint16 tokens) and {} with {} "
+        "(uint32)",
         path, magic, version, magic_uint16, version_uint16, magic_uint32, version_uint32);
   const int64_t width = wide ? 4 : 2, want = static_cast<int64_t>(header_bytes) + width * tokens;
   CHECK(tokens >= 1 && static_cast<int64_t>(bytes) == want,
-        "{} has a header that promises {} tokens, {} bytes in all, but the file has {}; it is truncated or damaged",
-        path, tokens, want, bytes);
+        "{} has a header for {} tokens, {} bytes in all, but the file has {}; it is truncated or damaged", path, tokens,
+        want, bytes);
   if (wide) return std::make_unique<PackedTokens<uint32_t>>(std::move(file), header_bytes);
   return std::make_unique<PackedTokens<uint16_t>>(std::move(file), header_bytes);
 }

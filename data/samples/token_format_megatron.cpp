@@ -1,4 +1,4 @@
-// Reads the .bin/.idx pair of indexed_dataset.h, with the .mask beside it if there is one.
+// Reads the .bin/.idx pair of indexed_dataset.h, and its .mask if it has one.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -43,7 +43,7 @@ struct Index {
 Index check_index(const MappedFile& file) {
   const std::string& path = file.path();
   const uint64_t bytes = file.bytes().size();
-  CHECK(bytes >= format::header_bytes, "{} has {} bytes, and the header alone is {}; it is truncated", path, bytes,
+  CHECK(bytes >= format::header_bytes, "{} has {} bytes; the header is {}: it is truncated", path, bytes,
         format::header_bytes);
   Reader header(file);
   CHECK(header.next<format::Magic>() == format::magic,
@@ -51,7 +51,7 @@ Index check_index(const MappedFile& file) {
   const auto version = header.next<uint64_t>();
   CHECK(version == format::version, "{} has unsupported version {} (expected {})", path, version, format::version);
   const int code = header.next<uint8_t>();
-  CHECK(code == 4 || code == 8, "{} has element type {}; only 8 (uint16) and 4 (int32) are read", path, code);
+  CHECK(code == 4 || code == 8, "{} has element type {}; only 8 (uint16) and 4 (int32) are supported", path, code);
   const auto sequences = header.next<uint64_t>(), bounds = header.next<uint64_t>();
 
   // A longer file is allowed: Megatron-LM appends a mode for each sequence of multimodal data.
@@ -68,8 +68,8 @@ Index check_index(const MappedFile& file) {
     const auto length = lengths.next<int32_t>();
     const auto pointer = pointers.next<int64_t>();
     CHECK(length >= 0 && pointer == index.tokens * format::bytes_of(index.element),
-          "{}: sequence {} of {} tokens begins at byte {}, expected {}; the index is damaged, or its sequences do not "
-          "lie one after the other",
+          "{}: sequence {} of {} tokens begins at byte {}, expected {}; the index is damaged, or its sequences are not "
+          "contiguous",
           path, i, length, pointer, index.tokens * format::bytes_of(index.element));
     index.tokens += length;
   }
@@ -110,7 +110,7 @@ class IndexedTokens final : public TokenSource {
   }
 
   std::optional<int64_t> document_after(int64_t at) const override {
-    int64_t low = 0, high = documents_;  // the first document that begins behind `at` is among [low, high]
+    int64_t low = 0, high = documents_;  // the first document that begins after `at` is among [low, high]
     while (low < high) {
       const int64_t middle = (low + high) / 2;
       begin_of(middle) > at ? high = middle : low = middle + 1;
@@ -134,7 +134,7 @@ class IndexedTokens final : public TokenSource {
   int64_t sequences_, documents_, width_;
 };
 
-// Error: prepare has made a mask with these tokens, and it is gone.
+// Error: prepare made a mask with these tokens, and it is missing.
 void check_made_without_mask(const std::string& bin_path) {
   namespace fs = std::filesystem;
   const fs::path bin = bin_path, mask = fs::path(bin).replace_extension(".mask");
@@ -142,12 +142,12 @@ void check_made_without_mask(const std::string& bin_path) {
   try {
     if (const auto made = read_prepared_note(bin.parent_path().string()))
       names = made->at("made").at("names").get<std::vector<std::string>>();
-  } catch (const std::exception&) {  // another's file of this name
+  } catch (const std::exception&) {  // a file of another program with this name
     return;
   }
   CHECK(std::ranges::find(names, mask.filename().string()) == names.end(),
-        "{} was prepared of conversations, and {}, which says which of its tokens count, is gone: all of them would "
-        "count; put it back, or prepare the conversations again",
+        "{} was prepared from conversations, but {}, the mask of the tokens that count, is missing: all of them would "
+        "count; restore it, or prepare the conversations again",
         bin_path, mask.string());
 }
 
@@ -168,11 +168,10 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
   idx->reading([&] { index = check_index(*idx); });
   auto bin = std::make_unique<MappedFile>(bin_path);
   const int64_t want = index.tokens * format::bytes_of(index.element);
-  CHECK(
-      static_cast<int64_t>(bin->bytes().size()) == want,
-      "{} has {} bytes, but {} lists {} tokens of {} bytes, {} in all; one of the two is truncated or of another run: "
-      "prepare the text again",
-      bin_path, bin->bytes().size(), idx_path, index.tokens, format::bytes_of(index.element), want);
+  CHECK(static_cast<int64_t>(bin->bytes().size()) == want,
+        "{} has {} bytes, but {} lists {} tokens of {} bytes, {} in all; one of the two is truncated or from another "
+        "run: prepare the text again",
+        bin_path, bin->bytes().size(), idx_path, index.tokens, format::bytes_of(index.element), want);
   documents = index.documents;
   std::unique_ptr<TokenSource> tokens;
   if (index.element == format::Element::uint16)
@@ -183,8 +182,8 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
   if (const std::string mask_path = mask_beside(bin_path); !mask_path.empty()) {
     mask = std::make_unique<MappedFile>(mask_path);
     CHECK(static_cast<int64_t>(mask->bytes().size()) == index.tokens,
-          "{} has {} bytes, but {} lists {} tokens, and each has one byte there; one of the two is truncated or of "
-          "another run: prepare the text again",
+          "{} has {} bytes, but {} lists {} tokens, which have one byte each there; one of the two is truncated or "
+          "from another run: prepare the text again",
           mask_path, mask->bytes().size(), idx_path, index.tokens);
   } else {
     check_made_without_mask(bin_path);

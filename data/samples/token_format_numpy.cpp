@@ -18,7 +18,7 @@ struct ArrayHeader {
   size_t bytes = 0;  // before the array
 };
 
-// Returns the text behind `'key':` up to the next comma or bracket.
+// Returns the text after `'key':` up to the next comma or bracket.
 std::string value_of(std::string_view header, std::string_view key) {
   const size_t at = header.find(fmt::format("'{}':", key));
   if (at == std::string_view::npos) return "";
@@ -32,13 +32,13 @@ ArrayHeader header_of(const MappedFile& file) {
   const std::string& path = file.path();
   const size_t size = file.bytes().size();
   const auto check_has = [&](uint64_t bytes) {
-    CHECK(size >= bytes, "{} has {} bytes, and its header alone is {}; it is truncated", path, size, bytes);
+    CHECK(size >= bytes, "{} has {} bytes; its header is {}: it is truncated", path, size, bytes);
   };
   check_has(12);
   std::array<uint8_t, 12> begin;
   file.read(0, begin.data(), begin.size());
   const int version = begin[6];
-  CHECK(version >= 1 && version <= 3, "{} is a numpy file of version {}; 1 to 3 are read", path, version);
+  CHECK(version >= 1 && version <= 3, "{} is a numpy file of version {}; supported are 1 to 3", path, version);
   const auto byte = [&](size_t i) { return size_t{begin[i]}; };
   ArrayHeader header;
   const size_t at = version == 1 ? 10 : 12;
@@ -99,19 +99,18 @@ std::unique_ptr<TokenSource> open_npy(const std::string& path) {
   auto file = std::make_unique<MappedFile>(path);
   const ArrayHeader header = header_of(*file);
   const auto type = types.find(header.type);
-  CHECK(type != types.end(),
-        "{} is an array of {}, and tokens are integers, little-endian; save it with numpy.save(name, "
-        "array.astype('<u4'))",
-        path, header.type.empty() ? "an unknown type" : header.type);
+  CHECK(
+      type != types.end(),
+      "{} is an array of {}, but tokens are little-endian integers; save it with numpy.save(name, array.astype('<u4'))",
+      path, header.type.empty() ? "an unknown type" : header.type);
   CHECK(!header.by_columns || header.dims < 2,
-        "{} is an array that lies column after column (fortran_order); save it with numpy.save(name, "
-        "numpy.ascontiguousarray(array))",
+        "{} is an array in column order (fortran_order); save it with numpy.save(name, numpy.ascontiguousarray(array))",
         path);
   CHECK(header.elements > 0, "{} is an array without elements; leave it out", path);
   const uint64_t want = header.bytes + header.elements * type->second.second;
   CHECK(file->bytes().size() == want,
-        "{} has a header that promises {} tokens, {} bytes in all, but the file has {}; it is truncated or damaged",
-        path, header.elements, want, file->bytes().size());
+        "{} has a header for {} tokens, {} bytes in all, but the file has {}; it is truncated or damaged", path,
+        header.elements, want, file->bytes().size());
   return type->second.first(std::move(file), header.bytes);
 }
 

@@ -9,7 +9,8 @@ namespace megalith {
 
 namespace {
 
-// Returns the length of the UTF-8 character at the begin, or 0; controls other than white space count as none.
+// Returns the length of the UTF-8 character at the beginning, or 0 if it is not printable (a control character other
+// than white space).
 size_t printable_character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0);
@@ -22,8 +23,8 @@ size_t printable_character(std::string_view text) {
   return length;
 }
 
-// Tokens of any vocabulary below 8192, and of most others, contain bytes that no text has. Short files may not, and
-// pass.
+// Tokens of any vocabulary below 8192, and of most others, contain bytes that texts do not have. Short files may have
+// none; they pass.
 bool reads_as_text(std::string_view bytes) {
   constexpr size_t shortest = 64, looked_at = 64 << 10;
   if (bytes.size() < shortest) return false;
@@ -36,8 +37,8 @@ bool reads_as_text(std::string_view bytes) {
   return true;
 }
 
-// Guesses the width of a file's ids from its first bytes, read as uint16: with wider ids every second one is near zero,
-// and the others are of all sizes; with narrower ids both bytes are of one kind.
+// Guesses the width of a file's ids from its first bytes, read as uint16. Of wider ids every second value is near zero,
+// and the others are of all sizes; of narrower ids both bytes have similar values.
 int width_of_ids(std::string_view bytes) {
   constexpr size_t fewest = 16;
   const auto byte = [&](size_t i) { return size_t{static_cast<uint8_t>(bytes[i])}; };
@@ -75,21 +76,20 @@ std::unique_ptr<TokenSource> open_raw(const std::string& path) {
   check_holds_tokens(head, path);
   bool is_text = false;
   file->reading([&] { is_text = reads_as_text(file->text()); });
-  CHECK(
-      !is_text,
-      "{} is a text, not tokens; make tokens of it with `megalith prepare --text {}` and name the train.bin that this "
-      "writes",
-      path, path);
+  CHECK(!is_text,
+        "{} is a text, not tokens; make tokens of it with `megalith prepare --text {}` and name the train.bin that "
+        "this writes",
+        path, path);
   CHECK(file->bytes().size() % 2 == 0,
-        "{} has {} bytes, an odd number, and no .idx beside it: neither raw uint16 tokens nor the output of prepare; "
-        "it is truncated, or its .idx is missing",
+        "{} has {} bytes, an odd number, and no .idx: it is neither raw uint16 tokens nor the output of prepare; it is "
+        "truncated, or its .idx is missing",
         path, file->bytes().size());
   std::string begin(std::min<size_t>(64 << 10, file->bytes().size()), '\0');
   file->read(0, begin.data(), static_cast<int64_t>(begin.size()));
   const int width = width_of_ids(begin);
   CHECK(width == 2,
-        "{} holds ids of {}, by its bytes, and raw files are read as ids of 2; let numpy say the width: python3 -c "
-        "\"import numpy; numpy.save('{}.npy', numpy.fromfile('{}', '{}'))\", and name that file",
+        "{} seems to have ids of {}, but raw files are read as ids of 2; add the width with numpy: python3 -c \"import "
+        "numpy; numpy.save('{}.npy', numpy.fromfile('{}', '{}'))\", and name that file",
         path, width == 1 ? "1 byte" : fmt::format("{} bytes", width), path, path,
         width == 1 ? "u1" : fmt::format("<u{}", width));
   return std::make_unique<PackedTokens<uint16_t>>(std::move(file), 0);

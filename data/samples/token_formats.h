@@ -1,4 +1,5 @@
-// The formats of TokenStream, a function and a file each, which maps files, checks sizes and refuses inconsistent ones.
+// The formats of TokenStream. Each has a function and a file, which maps files, checks sizes and refuses inconsistent
+// ones.
 #pragma once
 
 #include <algorithm>
@@ -60,10 +61,10 @@ class PackedTokens final : public TokenSource {
       smallest = least;
     });
     if constexpr (std::numeric_limits<T>::is_signed)
-      CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
+      CHECK(smallest >= 0, "{} has token {}, but ids are never negative; prepare the file again", file_->path(),
             smallest);
     CHECK(static_cast<uint64_t>(largest) <= largest_token,
-          "{} holds token {}, and ids go to {}; prepare the file again", file_->path(), largest, largest_token);
+          "{} has token {}, but ids go up to {}; prepare the file again", file_->path(), largest, largest_token);
     return static_cast<int32_t>(largest);
   }
 

@@ -13,19 +13,19 @@ namespace megalith {
 class TokenShards {
  public:
   struct Mark {
-    int64_t shard = 0;                             // being written, from 0
-    IndexedDatasetWriter::Mark written;            // in this shard
-    int64_t documents = 0, tokens = 0, bytes = 0;  // in all shards, complete documents only
-    int64_t open_bytes = 0;                        // of the document after them
+    int64_t shard = 0;                             // the shard being written, from 0
+    IndexedDatasetWriter::Mark written;            // position in this shard
+    int64_t documents = 0, tokens = 0, bytes = 0;  // sums over all shards, complete documents only
+    int64_t open_bytes = 0;                        // bytes of the unfinished document after them
 
     bool operator==(const Mark&) const = default;
   };
 
-  // shard_tokens 0: one file, NAME. The first document creates the first file. masked: with a .mask beside each.
+  // shard_tokens 0: one file, NAME. The first document creates the first file. masked: each file has a .mask.
   TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
               const Mark& from, bool masked = false);
 
-  // Adds to the current document, for so many bytes of text; `counts` as of IndexedDatasetWriter::add.
+  // Adds to the current document, for this many bytes of text; `counts` as in IndexedDatasetWriter::add.
   void add(std::span<const int32_t> ids, int64_t bytes, std::span<const uint8_t> counts = {});
   void end_document();
   void drop_document();
@@ -33,13 +33,13 @@ class TokenShards {
   void finish();  // writes the indices; may be repeated
 
   const Mark& mark() const { return mark_; }
-  // Returns the finished files, each index and mask before its tokens: a .bin without its .idx would be taken for a raw
-  // one, and without its .mask all of it would count.
+  // Returns the finished files, each index and mask before its tokens: a .bin without its .idx would be read as raw
+  // tokens, and without its .mask all of its tokens would count.
   std::vector<std::string> files() const;
 
  private:
   std::string prefix_of(int64_t shard) const;
-  int64_t num_shards() const;  // with documents
+  int64_t num_shards() const;  // those that have documents
   IndexedDatasetWriter& writer();
 
   std::string folder_, name_;

@@ -26,7 +26,7 @@ void TokenSource::read_mask(int64_t, std::span<uint8_t>) const { FAIL("tokens wi
 
 namespace {
 
-// Sources one after the other.
+// Several sources, joined.
 class JoinedTokens final : public TokenSource {
  public:
   explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts) : parts_(std::move(parts)) {
@@ -40,7 +40,7 @@ class JoinedTokens final : public TokenSource {
     return most;
   }
   void read(int64_t begin, std::span<int32_t> out) const override { read_parts(begin, out, &TokenSource::read); }
-  // A document ends with its file.
+  // A document ends at the end of its file.
   std::optional<int64_t> document_after(int64_t at) const override {
     const auto part = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     if (part == parts_.size()) return size();
@@ -131,14 +131,14 @@ class FirstTokens final : public TokenSource {
 }  // namespace
 
 TokenStream TokenStream::first(int64_t tokens) const {
-  CHECK(tokens >= 1 && tokens <= size(), "the first {} tokens of {}, which holds {}", tokens, path_, size());
+  CHECK(tokens >= 1 && tokens <= size(), "the first {} tokens of {}, which has {}", tokens, path_, size());
   TokenStream stream = *this;
   if (tokens < size()) stream.source_ = std::make_shared<FirstTokens>(source_, tokens);
   return stream;
 }
 
 TokenStream TokenStream::of(const std::string& name, std::vector<int32_t> tokens, std::vector<int64_t> begins) {
-  CHECK(!tokens.empty(), "{} holds no tokens", name);
+  CHECK(!tokens.empty(), "{} has no tokens", name);
   TokenStream stream;
   stream.path_ = name;
   stream.format_ = "tokens in memory";
@@ -157,10 +157,9 @@ TokenStream TokenStream::open(const std::string& path) {
     return stream;
   }
   CHECK(mask_beside(path).empty() || std::filesystem::path(path).extension() != ".bin",
-        "{} has a mask beside it, {}, and no index, {}, which says where its examples begin; put it back, or prepare "
-        "again",
-        path, mask_beside(path), std::filesystem::path(path).replace_extension(".idx").string());
-  CHECK(!is_megatron_index(path), "{} is the index of a token file and holds no tokens; name the file itself, {}", path,
+        "{} has a mask, {}, but no index, {}, which lists its examples; restore it, or prepare again", path,
+        mask_beside(path), std::filesystem::path(path).replace_extension(".idx").string());
+  CHECK(!is_megatron_index(path), "{} is the index of a token file and has no tokens; name the file itself, {}", path,
         std::filesystem::path(path).replace_extension(".bin").string());
   if (has_llmc_header(path)) {
     stream.source_ = open_llmc(path);
@@ -169,7 +168,7 @@ TokenStream TokenStream::open(const std::string& path) {
   }
   if (has_npy_magic(path)) {
     stream.source_ = open_npy(path);
-    stream.format_ = "an array of numpy";
+    stream.format_ = "a numpy array";
     return stream;
   }
   stream.source_ = open_raw(path);
@@ -188,7 +187,7 @@ TokenStream TokenStream::open(const std::string& name, const std::vector<std::st
   for (const std::string& path : paths) {
     const TokenStream one = open(path);
     CHECK(parts.empty() || one.is_masked() == parts.front()->is_masked(),
-          "{}: {} has {}, and {} has {}; put the .mask files back that `megalith prepare` made, or name one kind alone",
+          "{}: {} has {}, and {} has {}; restore the .mask files that `megalith prepare` made, or name only one kind",
           name, paths.front(), parts.front()->is_masked() ? "a mask" : "no mask", path,
           one.is_masked() ? "one" : "none");
     parts.push_back(one.source_);
@@ -204,24 +203,24 @@ TokenStream TokenStream::open(const std::string& name, const std::vector<std::st
 
 void TokenStream::read(int64_t begin, std::span<int32_t> out) const {
   const auto count = static_cast<int64_t>(out.size());
-  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "tokens [{}, {}) of {}, which holds {}", begin,
+  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "tokens [{}, {}) of {}, which has {}", begin,
         begin + count, path_, size());
   source_->read(begin, out);
 }
 
 int32_t TokenStream::max_token(int64_t begin, int64_t end) const {
-  CHECK(0 <= begin && begin < end && end <= size(), "the largest of tokens [{}, {}) of {}, which holds {}", begin, end,
+  CHECK(0 <= begin && begin < end && end <= size(), "the largest of tokens [{}, {}) of {}, which has {}", begin, end,
         path_, size());
   return source_->max_token(begin, end);
 }
 
 void TokenStream::read_mask(int64_t begin, std::span<uint8_t> out) const {
   const auto count = static_cast<int64_t>(out.size());
-  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "the mask of tokens [{}, {}) of {}, which holds {}",
+  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "the mask of tokens [{}, {}) of {}, which has {}",
         begin, begin + count, path_, size());
   source_->read_mask(begin, out);
   const auto bad = std::ranges::find_if(out, [](uint8_t counts) { return counts > 1; });
-  CHECK(bad == out.end(), "the mask of {} has the byte {} for token {}, and bytes are 0 or 1; prepare again", path_,
+  CHECK(bad == out.end(), "the mask of {} has the byte {} for token {}, but bytes are 0 or 1; prepare again", path_,
         *bad, begin + (bad - out.begin()));
 }
 
@@ -231,8 +230,8 @@ std::vector<int64_t> TokenStream::document_begins(int64_t begin, int64_t end) co
   for (std::optional<int64_t> at = source_->document_after(begin); at && *at < end;
        at = source_->document_after(last)) {
     CHECK(*at > last,
-          "the index of {} says that a document begins at token {}, behind token {}: it was written anew under this "
-          "run; prepare into another folder while a run reads this one",
+          "by the index of {} a document begins at token {}, after token {}: it was rewritten during this run; prepare "
+          "into another folder while a run reads this one",
           path_, *at, last);
     last = *at;
     begins.push_back(last - begin);

@@ -10,7 +10,7 @@ namespace megalith {
 Windows::Windows(std::vector<TokenStream> streams, int64_t length) : streams_(std::move(streams)), length_(length) {
   CHECK(length >= 1, "windows of {} tokens; they hold at least 1", length);
   for (const TokenStream& stream : streams_) {
-    CHECK(stream.size() > 1, "{} holds {}, and a target takes a token before it; give more text", stream.path(),
+    CHECK(stream.size() > 1, "{} has {}, but a target needs a token before it; give more text", stream.path(),
           counted(stream.size(), "token"));
     packs_.push_back(stream.is_masked() ? std::make_shared<const Packs>(stream, length, true) : nullptr);
     const int64_t windows = packs_.back() ? packs_.back()->size() : (stream.size() - 1 + length - 1) / length;

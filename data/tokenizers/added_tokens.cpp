@@ -48,10 +48,10 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool n
   for (const AddedToken& token : tokens) {
     if (token.is_normalized != normalized) continue;
     const std::string text(normalized ? normalizer.apply(token.content, false, scratch) : token.content);
-    CHECK(!text.empty(),
-          "the added token {} is normalized to nothing, so that it would be everywhere; set its normalized "
-          "to false",
-          json_text(nlohmann::json(token.content)));
+    CHECK(
+        !text.empty(),
+        "the added token {} is normalized to an empty text, which would match everywhere; set its normalized to false",
+        json_text(nlohmann::json(token.content)));
     size_t node = 0;
     for (const char byte : text) {
       auto& next = nodes_[node].next;
@@ -80,7 +80,7 @@ AddedTokenFinder::Match AddedTokenFinder::next_in(std::string_view text, size_t 
   const Match none{text.size(), text.size(), -1, text.size()};
   if (is_empty() || (only_special_ && !with_specials)) return none;
   for (size_t at = from; at < text.size(); at++) {
-    if (nodes_[0].next.size() == 1) at = text.find(nodes_[0].next[0].first, at);  // the first byte of all
+    if (nodes_[0].next.size() == 1) at = text.find(nodes_[0].next[0].first, at);  // the first byte of every token
     if (at == std::string_view::npos) return none;
     int32_t node = first_[static_cast<uint8_t>(text[at])], longest = -1;
     size_t end = at;
@@ -97,7 +97,7 @@ AddedTokenFinder::Match AddedTokenFinder::next_in(std::string_view text, size_t 
     }
     if (longest < 0) continue;
     const AddedToken& token = tokens_[static_cast<size_t>(longest)];
-    // One that does not count still hides those that begin inside it.
+    // A token that does not count still hides those that begin inside it.
     if ((token.is_special && !with_specials) || (token.is_word && is_inside_word(text, at, end))) {
       at = end - 1;
       continue;

@@ -70,7 +70,7 @@ template <class IdAt>
 void BpeMerger::merge_long(size_t count, IdAt id_at, std::vector<int32_t>& out) {
   CHECK(count <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
         "a run of {} bytes without a change between letters, numbers, spaces and other characters; at most 2^31 - 1 "
-        "can be tokenized: break it up",
+        "can be tokenized: insert spaces",
         count);
   const auto n = static_cast<int32_t>(count);
   links_.clear();
@@ -85,7 +85,7 @@ void BpeMerger::merge_long(size_t count, IdAt id_at, std::vector<int32_t>& out) 
     const auto position = static_cast<int32_t>(heap_.back() & 0xffffffffu);
     heap_.pop_back();
     Link& left = links_[static_cast<size_t>(position)];
-    if (left.id < 0 || left.next < 0) continue;  // outdated by a merge: the pair is gone
+    if (left.id < 0 || left.next < 0) continue;  // outdated: a merge has removed the pair
     Link& right = links_[static_cast<size_t>(left.next)];
     const MergeTable::Found found = table_.find(left.id, right.id);
     if (found.rank != rank) continue;

@@ -16,7 +16,7 @@ class MergeTable {
  public:
   static constexpr uint32_t no_rank = UINT32_MAX;
   struct Found {
-    uint32_t rank;  // no_rank: they do not merge
+    uint32_t rank;  // no_rank: the two do not merge
     int32_t result;
   };
 
@@ -55,7 +55,7 @@ class BpeMerger {
 
   // Appends the ids of a pre-token of less than 2^31 bytes.
   void merge(std::string_view pretoken, std::vector<int32_t>& out);
-  // The same for a pre-token given as the ids of its bytes or characters.
+  // As above, for a pre-token given as the ids of its bytes or characters.
   void merge(std::span<const int32_t> symbols, std::vector<int32_t>& out);
 
  private:

@@ -17,10 +17,9 @@ using Json = nlohmann::json;
 
 constexpr size_t longest_at_once = 256 << 10;
 
-// Refuses a model of another kind, before its parts are looked for.
+// Refuses a model of another kind before its parts are read.
 const Json& known(const Json& model, const std::string& path) {
-  if (const std::string other = other_model(model); !other.empty())
-    FAIL("{}: {}, which is not known here", path, other);
+  if (const std::string other = other_model(model); !other.empty()) FAIL("{}: {}, which is not supported", path, other);
   return model;
 }
 
@@ -49,7 +48,7 @@ BpeModel::BpeModel(const BpeNames& names, const Json& model, bool of_bytes, cons
   if (const Json& unknown = json_member(model, "unk_token"); !unknown.is_null()) {
     const std::string name = text_member(model, "unk_token", "model", path);
     const auto found = ids_.find(name);
-    // One that is never needed need not be there.
+    // The unknown token may be absent if it is never needed.
     CHECK(found != ids_.end() || of_bytes_, "{}: model.unk_token = {} is not in model.vocab", path, json_text(unknown));
     if (found != ids_.end()) unknown_ = found->second;
   }
@@ -86,7 +85,7 @@ void BpeModel::find_symbols() {
   }
 }
 
-// Most pieces that are tokens are made by merges as well, and need not be looked for.
+// Collects the pieces that are tokens but are not made by merges. There are few.
 void BpeModel::find_whole() {
   std::unordered_map<std::string, int32_t> whole;
   Scratch scratch(*this);
@@ -103,8 +102,8 @@ void BpeModel::find_whole() {
   whole_ = std::move(whole);
 }
 
-// A merge joins the last character of its left part with the first of its right one. Where each character has tokens of
-// its own, whatever its neighbours, no token goes across two that no merge joins.
+// A merge joins the last character of its left part and the first of its right part. If each character has tokens of
+// its own, whatever its neighbours, no token crosses a border that no merge joins.
 void BpeModel::find_joints() {
   const bool all_fall_back = falls_back_ && std::ranges::find(fallback_, -1) == fallback_.end();
   if (of_bytes_ || !all_fall_back) return;
@@ -113,7 +112,7 @@ void BpeModel::find_joints() {
   std::vector<bool> joints(size_t{1} << 17);
   for (const BpeVocabulary::Merge& merge : vocabulary_.merges) {
     for (const int32_t id : {merge.left, merge.right})
-      if (std::ranges::find(fallback_, id) != fallback_.end()) return;  // what it joins is no character
+      if (std::ranges::find(fallback_, id) != fallback_.end()) return;  // it does not join whole characters
     const std::string_view left = names[merge.left], right = names[merge.right];
     if (left.empty() || right.empty()) return;
     joints[joint_of(character_before(bytes_of(left), bytes_of(left) + left.size()).code_point,
@@ -159,7 +158,7 @@ size_t BpeModel::cut_in(std::string_view run) const {
   return run_cut_ ? run_cut_->find(run, ids) : 0;
 }
 
-// A long piece of bytes is cut where it can be, so that it takes little memory.
+// Cuts a long piece of bytes where possible, so that it takes little memory.
 void BpeModel::encode_long(std::string_view part, Scratch& scratch, std::vector<int32_t>& out) const {
   if (!run_cut_ || part.size() <= longest_at_once) return merge(part, scratch, out);
   std::vector<int32_t> ids;
@@ -185,7 +184,7 @@ void BpeModel::merge(std::string_view part, Scratch& scratch, std::vector<int32_
   if (!scratch.symbols.empty()) scratch.merger.merge(scratch.symbols, out);
 }
 
-// As in `tokenizers`, an unknown token waits for the next character with a token, also behind bytes that stand for one.
+// As in `tokenizers`, an unknown token is added only before the next character that has a token or byte tokens.
 void BpeModel::add_symbols(std::string_view part, std::vector<int32_t>& symbols) const {
   bool waits = false;
   const auto add = [&](int32_t id) {

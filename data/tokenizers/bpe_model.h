@@ -1,11 +1,10 @@
-// The model of a tokenizer.json, a BPE over characters or bytes: it turns a piece of a text into ids. Inside data/
-// only.
+// The model of a tokenizer.json, a BPE over characters or bytes: turns a piece of a text into ids. Inside data/ only.
 //
-// A piece's characters (or, where the pieces are bytes, its bytes) become the tokens of their names. One without a
-// token becomes the tokens of its bytes, <0x00> to <0xFF>, with byte_fallback if there are these, or else the unknown
-// token, several in a row one if fuse_unk is set; without an unknown token it is left out. Then the earliest merges
-// win. With ignore_merges a piece that is a token's name is that token. A piece of bytes of any length is encoded in
-// little memory.
+// Each character of a piece (or each byte, if pieces are bytes) becomes the token of its name. A character without a
+// token becomes the tokens of its bytes, <0x00> to <0xFF>, with byte_fallback and if these exist. Otherwise it becomes
+// the unknown token; with fuse_unk several in a row become one. Without an unknown token it is left out. Then the
+// earliest merges win. With ignore_merges a piece that is a token's name is that token. A piece of bytes of any length
+// is encoded in little memory.
 //
 // Immutable; any number of threads may use it, each with its own Scratch, which refers to it.
 #pragma once
@@ -28,8 +27,8 @@ namespace megalith {
 
 class BpeModel {
  public:
-  // `of_bytes`: pieces are bytes, and tokens are named by GPT-2's characters for these. Errors: another model than a
-  // BPE; dropout or affixes of words, by key and value; merges that do not belong to the vocabulary.
+  // `of_bytes`: pieces are bytes, and tokens are named by GPT-2's characters for bytes. Errors: a model other than BPE;
+  // dropout or affixes of words, by key and value; merges that do not fit the vocabulary.
   BpeModel(const nlohmann::json& model, bool of_bytes, const std::string& path);
   BpeModel(BpeModel&&) = delete;
 
@@ -39,7 +38,7 @@ class BpeModel {
     PretokenCache cache;
     std::vector<int32_t> symbols;
   };
-  // Appends the ids of a piece, which is not empty.
+  // Appends the ids of a piece, which must not be empty.
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const {
     if (of_bytes_) return encode_part(piece, scratch, out);
     encode_characters(piece, scratch, out);
@@ -47,18 +46,18 @@ class BpeModel {
 
   const std::unordered_map<std::string, int32_t>& ids() const { return ids_; }  // by name
   const std::vector<BpeVocabulary::Merge>& merges() const { return vocabulary_.merges; }
-  // With ignore_merges, the pieces that are tokens which merges do not make.
+  // With ignore_merges: the pieces that are tokens but are not made by merges.
   const std::unordered_map<std::string, int32_t>& whole_pieces() const { return whole_; }
-  // Where pieces are bytes: returns one without a token, if there is one.
+  // If pieces are bytes: returns a byte without a token, or nullopt.
   std::optional<int> byte_without_token() const;
 
-  // Returns whether no merge joins the character before `at` with the one there, and each is encoded alone whatever its
-  // neighbours are. Never so where pieces are bytes.
+  // Returns whether no merge joins these two neighbouring characters, and both are encoded alike whatever their
+  // neighbours are. False if pieces are bytes.
   bool stays_apart(char32_t before, char32_t after) const;
-  // Returns whether a piece may be cut where two characters stay apart.
+  // Returns whether a piece may be cut between two characters for which stays_apart() is true.
   bool knows_joints() const { return !joints_.empty() && !ignores_merges_; }
 
-  // Returns where a piece of bytes may be cut that begins with `run`, as RunCut::find; 0: it finds no place.
+  // Returns where a piece of bytes that begins with `run` may be cut, as RunCut::find; 0: no place found.
   size_t cut_in(std::string_view run) const;
 
  private:
@@ -88,13 +87,13 @@ class BpeModel {
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_map<std::string, int32_t> whole_;
   size_t longest_whole_ = 0;
-  BpeVocabulary vocabulary_;  // merges, and where pieces are bytes, the tokens' and their ids
+  BpeVocabulary vocabulary_;  // the merges; if pieces are bytes, also the tokens and their ids
   MergeTable table_;
   bool has_all_bytes_ = false;
   std::unique_ptr<RunCut> run_cut_;  // null unless each byte has a token
   int32_t unknown_ = -1;
-  std::array<int32_t, 256> fallback_;   // ids of <0x00> to <0xFF>; -1: none
-  std::vector<int32_t> character_ids_;  // by code point; -1: none
+  std::array<int32_t, 256> fallback_;   // ids of <0x00> to <0xFF>; -1: absent
+  std::vector<int32_t> character_ids_;  // by code point; -1: absent
   std::vector<bool> joints_;            // by joint_of: whether a merge may join the two
 };
 

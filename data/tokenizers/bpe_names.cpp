@@ -106,7 +106,7 @@ void BpeNames::add_merge(const std::string& left, const std::string& right, cons
   const BpeVocabulary::Merge merge{id_of(left), id_of(right), id_of(left + right)};
   const uint64_t key = static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right);
   const auto [first, is_new] = number_of_.emplace(key, number);
-  CHECK(is_new, "{}, {} {}: \"{} {}\" stands in {} {} already", path, place, number, left, right, place, first->second);
+  CHECK(is_new, "{}, {} {}: \"{} {}\" is already in {} {}", path, place, number, left, right, place, first->second);
   merges_.push_back(merge);
 }
 

@@ -12,7 +12,7 @@ namespace megalith {
 
 namespace {
 
-using Position = uint32_t;  // of a byte among all distinct pre-tokens
+using Position = uint32_t;  // place of a byte among all distinct pre-tokens
 constexpr Position nowhere = std::numeric_limits<Position>::max();
 
 using PairKey = uint64_t;
@@ -92,7 +92,7 @@ class LinkedPretokens {
   }
 
   std::vector<Link> links_;
-  std::vector<int64_t> counts_;  // of each pre-token
+  std::vector<int64_t> counts_;  // count of each pre-token
   std::unordered_map<PairKey, Pair> pairs_;
 };
 
@@ -117,7 +117,7 @@ void PretokenCounts::add(PretokenCounts&& other) {
 }
 
 BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size) {
-  CHECK(vocab_size >= smallest_trained_vocab, "a vocabulary of {} tokens cannot be trained; {} is the least",
+  CHECK(vocab_size >= smallest_trained_vocab, "a vocabulary of {} tokens cannot be trained; the minimum is {}",
         vocab_size, smallest_trained_vocab);
   BpeVocabulary vocabulary;
   for (const uint8_t byte : bytes_in_gpt2_order()) {
@@ -135,11 +135,11 @@ BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size) {
   std::unordered_set<std::string> known(vocabulary.tokens.begin(), vocabulary.tokens.end());
   const auto wanted = static_cast<size_t>(vocab_size - 1);
   while (vocabulary.tokens.size() < wanted) {
-    CHECK(!queue.empty(), "the text yields a vocabulary of {} tokens only, not {}; give more text, or train:{}",
+    CHECK(!queue.empty(), "the text yields a vocabulary of only {} tokens, not {}; give more text, or train:{}",
           vocabulary.tokens.size() + 1, vocab_size, vocabulary.tokens.size() + 1);
     const auto [count, key] = queue.top();
     queue.pop();
-    const int64_t now = corpus.count_of(key);  // counts of old pairs only fall: queue it again then
+    const int64_t now = corpus.count_of(key);  // counts of old pairs only fall: queue the pair again with its new count
     if (now != count) {
       if (now > 0) queue.push({now, key});
       continue;

@@ -1,9 +1,9 @@
 // Trains a byte-level BPE: the most frequent pair of neighbours inside pre-tokens becomes a token, repeatedly
 // (Sennrich, Haddow, Birch 2016, on bytes).
 //
-// Deterministic: of equally frequent pairs the one with the smaller left id goes first, then the smaller right id. In
-// runs of one token overlapping pairs each count. A pair whose bytes are already a token is skipped, so that ids and
-// merges keep one order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is the end of a text.
+// Deterministic: of equally frequent pairs the one with the smaller left id comes first, then the smaller right id. In
+// runs of one token, overlapping pairs each count. A pair whose bytes are already a token is skipped, so that ids and
+// merges have the same order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is end_of_text.
 // Memory: each distinct pre-token once while counting, and about 25 bytes per byte of them while training.
 #pragma once
 
@@ -18,7 +18,8 @@
 
 namespace megalith {
 
-// Counts pre-tokens. Each thread has one; add() sums them. A pre-token longer than longest_pretoken counts as several.
+// Counts pre-tokens. Each thread has its own; add() sums them. A pre-token longer than longest_pretoken counts as
+// several.
 class PretokenCounts {
  public:
   static constexpr size_t longest_pretoken = 1 << 20;
@@ -40,6 +41,6 @@ class PretokenCounts {
 // Errors: vocab_size is below smallest_trained_vocab, or the text yields fewer tokens.
 BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size);
 
-constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, the end of a text
+constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, end_of_text
 
 }  // namespace megalith

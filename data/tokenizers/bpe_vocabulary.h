@@ -14,7 +14,8 @@ namespace megalith {
 
 constexpr const char* vocab_file = "vocab.json";
 constexpr const char* merges_file = "merges.txt";
-constexpr std::string_view end_of_text_name = "<|endoftext|>";  // GPT-2's, also used by tokenizers made here
+constexpr std::string_view end_of_text_name =
+    "<|endoftext|>";  // GPT-2's name, also used by tokenizers that prepare trains
 
 struct BpeVocabulary {
   struct Merge {
@@ -26,7 +27,7 @@ struct BpeVocabulary {
   int32_t end_of_text = -1;
 };
 
-// Returns the vocabulary of the byte tokenizer. Without merges every byte is a token, whatever the pre-tokens.
+// Returns the vocabulary of the byte tokenizer. It has no merges, so every byte is a token.
 BpeVocabulary bpe_of_bytes();
 
 // Returns the 256 bytes in GPT-2's order: the printable ones first.

@@ -33,7 +33,7 @@ class ByteTokenizer final : public Tokenizer {
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<ByteEncoder>(); }
   size_t last_cut(std::string_view text) const override { return text.size(); }
 
-  // As in the tokenizer.json that an export writes.
+  // The same name as in the tokenizer.json of an export.
   std::vector<SpecialToken> special_tokens() const override { return {{std::string(end_of_text_name), end_of_text()}}; }
 
   std::string_view token_bytes(int32_t id) const override {

@@ -9,7 +9,7 @@ namespace megalith {
 
 namespace {
 
-// Assigned by Unicode 15, 15.1 and 16; an older utf8proc does not know them, and tokens would depend on the machine.
+// Assigned by Unicode 15, 15.1 and 16. An older utf8proc does not know them, and tokens would depend on the machine.
 constexpr CodePoints new_letters[] = {
     {0x1c89, 0x1c8a},   {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3}, {0x10d4a, 0x10d65},
     {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x1123f, 0x11240}, {0x11380, 0x11389}, {0x1138b, 0x1138b},
@@ -62,7 +62,7 @@ std::vector<uint8_t> all_categories() {
   return categories;
 }
 
-// The letters of categories, in utf8proc's order.
+// Abbreviations of the categories, in utf8proc's order.
 constexpr std::array<std::string_view, 30> category_names = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
@@ -101,7 +101,7 @@ CharacterSet CharacterSet::of_category(std::string_view name) {
   return CharacterSet(std::move(ranges));
 }
 
-// PropList.txt, complete since Unicode 6.3.
+// From PropList.txt, complete since Unicode 6.3.
 const CharacterSet& CharacterSet::white_space() {
   static const CharacterSet set({{0x9, 0xd},
                                  {0x20, 0x20},
@@ -116,7 +116,7 @@ const CharacterSet& CharacterSet::white_space() {
   return set;
 }
 
-// Alphabetic characters are letters, marks, letterlike numbers and, beside these, circled and squared letters
+// Alphabetic characters are letters, marks, letterlike numbers and, in addition, circled and squared letters
 // (PropList.txt, Other_Alphabetic).
 const CharacterSet& CharacterSet::word() {
   static const CharacterSet set = [] {

@@ -1,7 +1,7 @@
 // Characters of UTF-8 text and their Unicode categories: those of Unicode 16, whichever utf8proc is installed.
 //
-// Text need not be UTF-8: a byte that is part of no valid sequence (The Unicode Standard, table 3-7; overlong forms and
-// surrogates are not valid) is one character, stray_byte, of no category.
+// Text need not be UTF-8: a byte that is not part of a valid sequence (The Unicode Standard, table 3-7; overlong forms
+// and surrogates are not valid) is one character, stray_byte, without a category.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ inline Character character_at(const uint8_t* p, const uint8_t* end) {
   return {stray_byte, 1};
 }
 
-// Returns the character that ends at p, which is behind begin.
+// Returns the character that ends at p, which is after begin.
 inline Character character_before(const uint8_t* begin, const uint8_t* p) {
   const uint8_t* lead = p - 1;
   while (lead > begin && p - lead < 4 && is_continuation(*lead)) lead--;
@@ -48,18 +48,18 @@ inline Character character_before(const uint8_t* begin, const uint8_t* p) {
   return lead + c.bytes == p ? c : Character{stray_byte, 1};
 }
 
-// Both ends belong to a range.
+// A range of code points that includes both ends.
 struct CodePoints {
   char32_t first, last;
 };
 
-// A set of characters, stray_byte among them, as ascending ranges that do not touch.
+// A set of characters, which may include stray_byte, as ascending ranges that do not touch.
 class CharacterSet {
  public:
   CharacterSet() = default;
-  explicit CharacterSet(std::vector<CodePoints> ranges);  // in any order
+  explicit CharacterSet(std::vector<CodePoints> ranges);  // ranges in any order
 
-  // Returns the characters of a category, such as "L", "Lu" or "N"; an empty set for a name that is none.
+  // Returns the characters of a category, such as "L", "Lu" or "N"; an empty set for an unknown name.
   static CharacterSet of_category(std::string_view name);
   static const CharacterSet& white_space();  // Unicode's property, without U+001C to U+001F
   // Alphabetic characters, marks, decimal digits, connectors and joiners (Unicode Technical Standard 18, annex C).
@@ -74,10 +74,10 @@ class CharacterSet {
   std::vector<CodePoints> ranges_;
 };
 
-// Returns the text without the blanks that Python's str.strip takes off.
+// Returns the text without the surrounding blanks that Python's str.strip removes.
 std::string_view stripped(std::string_view text);
 
-// Returns the category of a code point, a number of utf8proc's.
+// Returns the category of a code point, as a number of utf8proc.
 uint8_t category_of(char32_t code_point);
 bool is_letter(uint8_t category);
 bool is_number(uint8_t category);

@@ -45,7 +45,7 @@ std::string_view text_in(const simdjson::dom::element& value, const std::string&
   if (value.get(text))
     bad = fmt::format("{} is not a string but {}; write it as one", what, kind_of(value));
   else if (std::memchr(text.data(), 0, text.size()) != nullptr)
-    bad = fmt::format("{} holds a NUL character; take it out", what);
+    bad = fmt::format("{} has a NUL character; remove it", what);
   return text;
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t most_sets = 64, most_nodes = 20'000;
 }  // namespace
 
-// Makes the program of a pattern, from its end to its beginning, so that each node knows what follows it.
+// Compiles a pattern to a program, from its end to its beginning, so that each node knows its successor.
 class PatternCompiler {
  public:
   PatternCompiler(TextPattern& pattern, const std::string& where) : to_(pattern), where_(where) {}
@@ -99,9 +99,10 @@ class PatternCompiler {
     else if (part.kind == PatternPart::Kind::alternatives) {
       length = length_of(part.inside[0]);
       for (const PatternPart& inside : part.inside)
-        CHECK(length_of(inside) == length, "{}: the pattern looks back by alternatives of different lengths", where_);
+        CHECK(length_of(inside) == length, "{}: the pattern has a look-behind with alternatives of different lengths",
+              where_);
     } else {
-      FAIL("{}: the pattern looks back by more than characters and groups, which is not known here", where_);
+      FAIL("{}: the pattern has a look-behind with more than characters and groups, which is not supported", where_);
     }
     return length;
   }
@@ -141,9 +142,9 @@ class PatternCompiler {
     return next;
   }
 
-  // Writes the sets of each character into pages, of which equal ones are kept once.
+  // Writes the sets of each character into pages; equal pages are kept once.
   void tabulate() {
-    std::vector<std::pair<char32_t, uint64_t>> changes;  // where a set begins or ends
+    std::vector<std::pair<char32_t, uint64_t>> changes;  // the beginnings and ends of sets
     for (size_t i = 0; i < sets_.size(); i++)
       for (const CodePoints& range : sets_[i].ranges()) {
         changes.emplace_back(range.first, uint64_t{1} << i);
@@ -173,7 +174,7 @@ class PatternCompiler {
     std::set<char32_t> literals;
   };
 
-  // Collects with which characters the rest of a match may begin. What looks is taken for nothing.
+  // Collects the characters with which the rest of a match may begin. Look-arounds count as empty.
   void first_of(int at, First& first, std::set<int>& seen) const {
     using Kind = TextPattern::Kind;
     if (!seen.insert(at).second) return;
@@ -201,7 +202,7 @@ class PatternCompiler {
     return first;
   }
 
-  // A run need not end earlier where what follows begins with a character that is not in it.
+  // A run never has to end earlier if the next node begins with a character outside the run's set.
   bool may_give_back(const TextPattern::Node& run) const {
     const TextPattern::Node& next = to_.nodes_[static_cast<size_t>(run.next)];
     if (next.kind == TextPattern::Kind::accept) return false;
@@ -228,7 +229,7 @@ class PatternCompiler {
   TextPattern& to_;
   const std::string& where_;
   std::vector<CharacterSet> sets_;
-  std::vector<uint64_t> combinations_;  // of sets that characters are in
+  std::vector<uint64_t> combinations_;  // of sets: those that contain the same characters
 };
 
 TextPattern::TextPattern(std::string_view pattern, const std::string& where) : where_(where) {

@@ -14,9 +14,10 @@ namespace {
 
 constexpr int deepest_group = 100;
 
-// Case folding of Unicode: which characters are one but for case, and the first two of those that fold to several.
+// Unicode's case folding: classes of characters that fold to the same one; for foldings to several characters (ß to
+// ss), the first two.
 struct Folding {
-  std::map<char32_t, std::vector<CodePoints>> same;  // by what they fold to
+  std::map<char32_t, std::vector<CodePoints>> same;  // by the folded character
   std::set<std::pair<char32_t, char32_t>> pairs;
   std::set<char32_t> several;
 
@@ -51,7 +52,7 @@ class PatternParser {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    FAIL("{}: the pattern {} has `{}` at its byte {}, which is not known here", where_, all_, what,
+    FAIL("{}: the pattern {} has `{}` at its byte {}, which is not supported", where_, all_, what,
          all_.size() - rest_.size());
   }
 
@@ -95,7 +96,7 @@ class PatternParser {
     return all;
   }
 
-  // Oniguruma finds `ß` by (?i:ss).
+  // Oniguruma also matches `ß` with (?i:ss). Such pairs are refused.
   void check_no_folded_pair(const PatternPart& all) const {
     const size_t n = all.inside.size();
     if (!ignores_case_ || n < 2) return;
@@ -106,7 +107,7 @@ class PatternParser {
     for (const CodePoints& left : a.set.ranges())
       for (const CodePoints& right : b.set.ranges())
         if (folding().pairs.contains({Folding::of(left.first), Folding::of(right.first)}))
-          refuse("two letters that are one in some case, in (?i)");
+          refuse("two letters that fold to one, in (?i)");
   }
 
   PatternPart quantified(PatternPart atom) {
@@ -128,12 +129,13 @@ class PatternParser {
         return atom;
       }
       if (atom.kind == PatternPart::Kind::look_ahead || atom.kind == PatternPart::Kind::look_behind)
-        refuse("a look that repeats");
+        refuse("a look-around that repeats");
       PatternPart repeat{.kind = PatternPart::Kind::repeat, .least = least, .most = most};
       if (is_interval && (rest_.starts_with("+") || rest_.starts_with("?"))) refuse("{} before + or ?");
       repeat.is_lazy = take("?");
       repeat.is_possessive = !repeat.is_lazy && take("+");
-      if (atom.kind != PatternPart::Kind::character && atom.may_be_empty()) refuse("a repeat of what may be empty");
+      if (atom.kind != PatternPart::Kind::character && atom.may_be_empty())
+        refuse("a repetition of an expression that may be empty");
       repeat.inside.push_back(std::move(atom));
       atom = std::move(repeat);
     }
@@ -211,7 +213,7 @@ class PatternParser {
 
   static CodePoints one(char32_t c) { return {c, c}; }
 
-  // \s, \d, \S and so on are the same in any case.
+  // \s, \d, \S and so on do not depend on the case.
   bool folded_matters(const CharacterSet& set) const {
     return !set.contains('A') && set.contains('a') ? true : set.contains('A') && !set.contains('a');
   }
@@ -226,7 +228,7 @@ class PatternParser {
     for (const CodePoints& range : set.ranges()) {
       if (range.last - range.first > 1000) refuse("a long range in (?i)");
       for (char32_t c = range.first; c <= range.last; c++) {
-        if (folding().several.contains(c)) refuse("a letter that is several in another case, in (?i)");
+        if (folding().several.contains(c)) refuse("a letter that folds to several, in (?i)");
         const auto found = folding().same.find(Folding::of(c));
         if (found != folding().same.end()) ranges.insert(ranges.end(), found->second.begin(), found->second.end());
       }
@@ -333,7 +335,7 @@ class PatternParser {
     return is_negated ? set.complement() : set;
   }
 
-  // Oniguruma takes Latin-1's raised digits and fractions for parts of words, and joiners not.
+  // Oniguruma's word characters include Latin-1's raised digits and fractions, and exclude joiners.
   static CharacterSet word() {
     CharacterSet set = CharacterSet::word().complement();
     set.add(CharacterSet({{0x200c, 0x200d}}));
@@ -342,7 +344,7 @@ class PatternParser {
     return set;
   }
 
-  // Scripts.txt of Unicode 16.
+  // From Scripts.txt of Unicode 16.
   static CharacterSet han() {
     return CharacterSet({{0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},
                          {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},

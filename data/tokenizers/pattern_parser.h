@@ -1,4 +1,4 @@
-// The parts of a pattern of TextPattern, as they are written.
+// The syntax tree of a pattern of TextPattern.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace megalith {
 
-constexpr uint32_t no_most = UINT32_MAX;  // of a part that repeats as often as it can
+constexpr uint32_t no_most = UINT32_MAX;  // a part that repeats without limit
 
 struct PatternPart {
   enum class Kind { character, sequence, alternatives, repeat, look_ahead, look_behind, atomic, begins, ends };
   Kind kind = Kind::sequence;
-  CharacterSet set = {};  // of a character
+  CharacterSet set = {};  // a single character's
   std::vector<PatternPart> inside = {};
   uint32_t least = 1, most = 1;
   bool is_lazy = false, is_possessive = false, is_negated = false, ignores_case = false;
@@ -35,7 +35,7 @@ struct PatternPart {
   }
 };
 
-// Error: syntax that text_pattern.h does not name. `where` begins the message.
+// Error: syntax that text_pattern.h does not support. `where` begins the message.
 PatternPart parse_pattern(std::string_view pattern, const std::string& where);
 
 }  // namespace megalith

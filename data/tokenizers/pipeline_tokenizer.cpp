@@ -42,9 +42,9 @@ class PipelineEncoder final : public Encoder {
     std::vector<int32_t>& out;
   };
 
-  using Places = std::vector<TextRange>;  // null: they are not asked for
+  using Places = std::vector<TextRange>;  // null: not wanted
 
-  // What the begin of a text is: that of all, that of a piece after an added token, or a cut.
+  // What precedes the text here: nothing, an added token, or a cut.
   enum class Begin { text, piece, cut };
 
   void encode(std::string_view text, Begin begins, std::vector<int32_t>& out, Places* places) {
@@ -76,7 +76,7 @@ class PipelineEncoder final : public Encoder {
       places_before(pipeline_.normalizer, changes_, original, text, std::span(*places).subspan(first));
   }
 
-  // Appends the ids of added tokens, and gives what is between them to `piece`.
+  // Appends the ids of added tokens, and calls `piece` with the text between them.
   template <class Piece>
   void for_each_part(const AddedTokenFinder& finder, std::string_view text, Piece piece, std::vector<int32_t>& out,
                      Places* places) {
@@ -165,11 +165,12 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
  private:
-  // The same for the same tokens and merges, from vocab.json and merges.txt or from any spelling of tokenizer.json.
+  // Returns the same content for the same tokens and merges, from vocab.json and merges.txt or from any spelling of
+  // tokenizer.json.
   std::string content_of_gpt2() const {
     const TokenizerPipeline& all = *pipeline_;
     std::vector<SpecialToken> specials = special_tokens();
-    specials.erase(specials.begin());  // the end
+    specials.erase(specials.begin());  // end_of_text
     std::string content = fmt::format("BPE of {} tokens, {} ends a text\n", all.size(), all.end_of_text);
     bool are_bytes = all.size() == 257 && all.end_of_text == 256 && all.end_name == end_of_text_name;
     for (int32_t id = 0; id < all.size(); id++) {

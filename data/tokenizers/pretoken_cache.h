@@ -1,4 +1,4 @@
-// Caches the ids of pre-tokens of up to 23 bytes and 9 ids in a direct-mapped table. Belongs to one thread.
+// Caches the ids of pre-tokens of up to 23 bytes and 9 ids in a direct-mapped table. For one thread.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class PretokenCache {
 
   PretokenCache() : entries_(num_entries) {}
 
-  // Returns no ids if the pre-token is not cached: each has at least one.
+  // Returns an empty span if the pre-token is not cached: each has at least one id.
   std::span<const int32_t> find(const Key& key) const {
     const Entry& entry = entries_[slot_of(key)];
     if (!(entry.key == key)) return {};

@@ -6,7 +6,7 @@ namespace megalith {
 
 namespace {
 
-// Returns the length of the contraction that the "'" at p begins; 0 if none.
+// Returns the length of the contraction that the "'" at p begins, or 0.
 size_t contraction(const uint8_t* p, const uint8_t* end) {
   const auto left = end - p;
   if (left < 2) return 0;
@@ -18,7 +18,7 @@ size_t contraction(const uint8_t* p, const uint8_t* end) {
 
 }  // namespace
 
-// In tiktoken's, spaces to the end of a text and a single space come to the same.
+// In tiktoken's spelling, spaces up to the end of a text and a single space have the same effect.
 bool is_gpt2_pattern(std::string_view pattern) {
   return pattern == R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)" ||
          pattern == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)" ||
@@ -51,7 +51,7 @@ inline const uint8_t* Pretokenizer::skip(CharClass kind, const uint8_t* p, const
   return p;
 }
 
-// \s+(?!\S)|\s+ : a run of more than one space leaves its last character to what follows, if anything does.
+// \s+(?!\S)|\s+ : a run of more than one space leaves its last character to the text after it, if there is any.
 inline const uint8_t* Pretokenizer::space_pretoken(const uint8_t* begin, const uint8_t* end) const {
   const uint8_t *p = begin, *last = begin;
   while (p < end) {
@@ -79,8 +79,8 @@ CharClass Pretokenizer::class_before(const uint8_t* begin, const uint8_t* p) con
   return classes_[character_before(begin, p).code_point];
 }
 
-// No pre-token continues from a non-space into another class, except from an apostrophe (contractions). One that ends
-// at such a place also ends there if the text does: only runs of space look ahead.
+// No pre-token continues from a non-space into another class, except from an apostrophe (contractions). A pre-token
+// that ends at such a place would also end there if the text did: only runs of space look ahead.
 size_t Pretokenizer::last_cut(std::string_view text) const {
   constexpr size_t longest_char = 4;  // so that the character after the cut is whole
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());

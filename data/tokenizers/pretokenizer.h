@@ -54,7 +54,7 @@ class Pretokenizer {
   const uint8_t* space_pretoken(const uint8_t* begin, const uint8_t* end) const;
   CharClass class_before(const uint8_t* begin, const uint8_t* p) const;
 
-  std::vector<CharClass> classes_;  // by code point, and stray_byte's
+  std::vector<CharClass> classes_;  // by code point, and for stray_byte
 };
 
 }  // namespace megalith

@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-// Returns the length of the character that a text begins with; 0 if none.
+// Returns the length of the character that begins a text, or 0 if it begins with an invalid byte.
 size_t length_of_character(std::string_view text) {
   for (size_t length = 1; length <= std::min<size_t>(text.size(), 4); length++)
     if (simdjson::validate_utf8(text.data(), length)) return length;

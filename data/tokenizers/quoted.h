@@ -1,4 +1,5 @@
-// Quotes bytes as a C string, so that blanks, line ends and invalid UTF-8 show: a token may be part of a character.
+// Quotes bytes as a C string, so that blanks, line ends and invalid UTF-8 are visible: a token may be a part of a
+// character.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ size_t RunCut::find(std::string_view run, std::vector<int32_t>& ids) const {
 }
 
 bool RunCut::is_safe(std::string_view run, size_t cut, int32_t before, BpeMerger& merger) const {
-  std::vector<int32_t> ids, apart;  // ids that stay apart from the previous one
+  std::vector<int32_t> ids, apart;  // apart: ids that may follow the previous one without merging with it
   for (size_t end = run.size() - longest_ - end_known_late; end <= run.size(); end++) {
     ids.clear();
     merger.merge(run.substr(cut, end - cut), ids);

@@ -97,8 +97,8 @@ std::string why_refused(const SpecialText& special, std::string_view text, std::
   if (found.size == 0) return {};
   const size_t shown = std::min<size_t>(found.begin, 20);
   return fmt::format(
-      "the special token {} written out, behind byte {} and `{}`; --special-tokens ids makes it token {}, and text "
-      "takes it for text",
+      "the special token {} written in the text, after byte {} and `{}`; --special-tokens ids encodes it as token {}, "
+      "and text as plain text",
       text.substr(found.begin, found.size), behind.value_or(static_cast<int64_t>(found.begin)),
       text.substr(found.begin - shown, shown), found.id);
 }

@@ -21,7 +21,7 @@ Json object_in(const std::string& folder, const char* name) {
   return file;
 }
 
-// Returns a token that is a string or an object with a content; "" for anything else.
+// Returns the text of a token that is a string or an object with a content; "" for any other value.
 std::string content_of_token(const Json& token) {
   const Json& content = token.is_object() && token.contains("content") ? token["content"] : token;
   return content.is_string() ? content.get<std::string>() : "";

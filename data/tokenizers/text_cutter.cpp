@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// ASCII's punctuation, of which Unicode takes a part for symbols, and that of Unicode 8, which `tokenizers` knows:
-// without what came later, and with what was punctuation then.
+// Punctuation as in `tokenizers`: ASCII's, and category P of Unicode 8, that is today's P without later additions, plus
+// characters that have left it since.
 const std::string later_punctuation =
     R"(\x{61d}\x{9fd}\x{a76}\x{c77}\x{c84}\x{1b4e}-\x{1b4f}\x{1b7d}-\x{1b7f}\x{2e43}-\x{2e4f})"
     R"(\x{2e52}-\x{2e5d}\x{10d6e}\x{10ead}\x{10f55}-\x{10f59}\x{10f86}-\x{10f89}\x{113d4}-\x{113d5})"
@@ -27,7 +27,7 @@ const std::string later_punctuation =
 const std::string one_punctuation = "(?![" + later_punctuation + R"(])[!-/:-@\[-`{-~\p{P}\x{166d}\x{111c9}])";
 const std::string much_punctuation = "(?:" + one_punctuation + ")+";
 
-// Numbers of Unicode 17, and words of Unicode's: both are Rust's.
+// Numbers of Unicode 17, and Unicode's word characters, both as in Rust.
 const std::string number = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
 const std::string in_words = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9})"
                              R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
@@ -83,13 +83,13 @@ void TextCutter::add(const Json& part, const std::string& path) {
     else if (scheme == "never" || (scheme.is_null() && !flag_member(part, "add_prefix_space", true, what, path)))
       rule.prefix = Prefix::never;
     else
-      CHECK(scheme == "always" || scheme.is_null(), "{}: {} has prepend_scheme = {}; known are always, first and never",
-            path, what, json_text(scheme));
+      CHECK(scheme == "always" || scheme.is_null(),
+            "{}: {} has prepend_scheme = {}; supported are always, first and never", path, what, json_text(scheme));
     rule.cuts = flag_member(part, "split", true, what, path);
     rules_.push_back(std::move(rule));
   } else {
     FAIL(
-        "{}: the pre-tokenizer has type = {}; known are Split, ByteLevel, Digits, Punctuation, Whitespace, "
+        "{}: the pre-tokenizer has type = {}; supported are Split, ByteLevel, Digits, Punctuation, Whitespace, "
         "WhitespaceSplit, Metaspace and Sequence",
         path, json_text(json_member(part, "type")));
   }
@@ -102,8 +102,8 @@ TextCutter::Behavior TextCutter::behavior_of(const Json& part, const std::string
   if (behavior == "Contiguous" || behavior == "contiguous") return Behavior::contiguous;
   if (behavior == "MergedWithPrevious" || behavior == "merged_with_previous") return Behavior::with_previous;
   if (behavior == "MergedWithNext" || behavior == "merged_with_next") return Behavior::with_next;
-  FAIL("{}: {} has behavior = {}; known are Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext", path,
-       what, json_text(behavior));
+  FAIL("{}: {} has behavior = {}; supported are Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext",
+       path, what, json_text(behavior));
 }
 
 void TextCutter::add_split(const Json& part, const std::string& path) {
@@ -150,7 +150,7 @@ void TextCutter::cut(size_t rule, std::string_view text, Place place, Pieces& pi
   }
 }
 
-// Passes a part of a rule's text on to the next rule.
+// Passes a part of a rule's text to the next rule.
 void TextCutter::give(size_t rule, std::string_view text, size_t begin, size_t end, Place place, Pieces& pieces,
                       Scratch& scratch) const {
   if (begin == end) return;
@@ -180,7 +180,8 @@ void TextCutter::split(size_t number, std::string_view text, Place place, Pieces
   const auto* bytes = bytes_of(text);
   size_t done = 0, from = 0, last_end = text.size() + 1;
   for (TextPattern::Match match{}; from <= text.size() && pattern.find(text, from, match, scratch.pattern);) {
-    if (match.begin == match.end && match.end == last_end) {  // an empty match right behind another does not count
+    if (match.begin == match.end &&
+        match.end == last_end) {  // an empty match that touches the previous match does not count
       from += from < text.size() ? character_at(bytes + from, bytes + text.size()).bytes : 1;
       continue;
     }
@@ -191,7 +192,7 @@ void TextCutter::split(size_t number, std::string_view text, Place place, Pieces
   if (done < text.size()) part(done, text.size(), false);
   if (simple) return;
 
-  // Joins the parts to pieces, in place.
+  // Joins neighbouring parts to pieces, in place.
   std::vector<Scratch::Stretch> joined;
   const auto join = [&](const Scratch::Stretch& next, bool with_last) {
     if (with_last && !joined.empty()) {

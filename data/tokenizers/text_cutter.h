@@ -1,5 +1,5 @@
-// The pre-tokenizer of a tokenizer.json: it cuts a text into pieces, within which a model merges. Inside data/ only.
-// Known: Split, ByteLevel, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, and sequences of them.
+// The pre-tokenizer of a tokenizer.json: cuts a text into pieces, within which the model merges. Inside data/ only.
+// Supported: Split, ByteLevel, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, and sequences of them.
 //
 // Immutable; any number of threads may use it, each with its own Scratch.
 #pragma once
@@ -16,7 +16,7 @@ namespace megalith {
 
 class TextCutter {
  public:
-  // Errors: a type or a value that is not known, by key and value. `path` begins the message.
+  // Errors: an unsupported type or value, by key and value. `path` begins the message.
   TextCutter(const nlohmann::json& pre_tokenizer, const std::string& path);
 
   class Pieces {
@@ -25,8 +25,8 @@ class TextCutter {
     virtual void take(std::string_view piece) = 0;  // not empty; valid during the call
   };
   struct Place {
-    bool begins = true;    // the text begins the whole one
-    bool goes_on = false;  // or goes on from a cut, so that no blank is put before it
+    bool begins = true;    // the text is the beginning of the whole text
+    bool goes_on = false;  // or continues after a cut, so that no blank is added before it
   };
   struct Scratch {
     struct Stretch {
@@ -42,18 +42,18 @@ class TextCutter {
   };
   void cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
 
-  // Returns where a text that goes on in an unknown way may be cut, as Tokenizer::last_cut says: cut() of both parts,
-  // of which the second goes on, gives the pieces of the whole. 0 if no place is found.
+  // Returns where a text with an unknown continuation may be cut, as Tokenizer::last_cut does: cut() of the two parts,
+  // the second with goes_on set, gives the pieces of the whole. 0 if no place is found.
   size_t last_cut(std::string_view text, Scratch& scratch) const;
 
-  // Returns what rules cut by that cut as GPT-2.
+  // Returns the scanner that cuts as GPT-2 does; rules with GPT-2's pattern use it.
   static const Pretokenizer& pretokenizer();
 
-  // Returns whether the last rule is ByteLevel: pieces are bytes, and the model names these by GPT-2's characters.
+  // Returns whether the last rule is ByteLevel: pieces are bytes, and the model names them by GPT-2's characters.
   bool gives_bytes() const { return gives_bytes_; }
-  // Returns whether texts stay whole, but for characters that are replaced.
+  // Returns whether texts stay whole, except for replaced characters.
   bool leaves_whole() const;
-  // Returns what replaces a blank.
+  // Returns the text that replaces a blank.
   std::string_view blank() const;
 
  private:
@@ -62,13 +62,13 @@ class TextCutter {
   enum class Prefix { never, first, always };
   struct Rule {
     Kind kind;
-    std::vector<TextPattern> pattern = {};  // of a split, one
+    std::vector<TextPattern> pattern = {};  // of a split; at most one
     Behavior behavior = Behavior::isolated;
     bool is_inverted = false;
-    bool cuts_as_gpt2 = false;      // by a pretokenizer, instead of the pattern
-    Prefix prefix = Prefix::never;  // of ByteLevel and Metaspace
-    std::string blank = {};         // of Metaspace
-    bool cuts = true;               // of ByteLevel and Metaspace
+    bool cuts_as_gpt2 = false;      // with a Pretokenizer, instead of the pattern
+    Prefix prefix = Prefix::never;  // ByteLevel and Metaspace
+    std::string blank = {};         // Metaspace
+    bool cuts = true;               // ByteLevel and Metaspace
   };
   void add(const nlohmann::json& part, const std::string& path);
   void add_split(const nlohmann::json& part, const std::string& path);

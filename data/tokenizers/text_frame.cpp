@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Adds the tokens that a post-processor puts around those that are there.
+// Adds the tokens of a post-processor outside those already in the frame.
 void add_frame(const Json& processor, const std::string& path, TextFrame& frame) {
   if (processor.is_null()) return;
   const std::string type = type_of_part(processor), what = "the post_processor " + type;
@@ -42,7 +42,7 @@ void add_frame(const Json& processor, const std::string& path, TextFrame& frame)
       if (const Json& special = json_member(part, "SpecialToken"); !special.is_null()) {
         const std::string name = text_member(special, "id", what, path);
         const Json& ids = json_member(json_member(json_member(processor, "special_tokens"), name.c_str()), "ids");
-        CHECK(ids.is_array(), "{}: {} adds {}, and has no special_tokens of that name", path, what,
+        CHECK(ids.is_array(), "{}: {} adds {}, but has no special_tokens of that name", path, what,
               json_text(Json(name)));
         const std::vector<int32_t> added = ids_in(ids);
         (texts == 0 ? before : behind).insert((texts == 0 ? before : behind).end(), added.begin(), added.end());
@@ -55,9 +55,9 @@ void add_frame(const Json& processor, const std::string& path, TextFrame& frame)
     CHECK(texts == 1, "{}: {} has in `single` the text {} times", path, what, texts);
     frame.beginning.insert(frame.beginning.begin(), before.begin(), before.end());
     frame.ending.insert(frame.ending.end(), behind.begin(), behind.end());
-  } else if (type != "ByteLevel") {  // that changes offsets only
+  } else if (type != "ByteLevel") {  // ByteLevel changes offsets only
     FAIL(
-        "{}: the post_processor has type = {}; known are TemplateProcessing, BertProcessing, RobertaProcessing, "
+        "{}: the post_processor has type = {}; supported are TemplateProcessing, BertProcessing, RobertaProcessing, "
         "ByteLevel and Sequence",
         path, json_text(json_member(processor, "type")));
   }

@@ -28,8 +28,8 @@ void append_form(std::string_view valid, int options, std::string& out) {
   std::free(made);
 }
 
-// Characters that NFC leaves alone and that join nothing before them (The Unicode Standard, annex 15, section 9: those
-// of combining class 0 whose quick check is Yes).
+// Characters that NFC does not change and that do not combine with the one before them (The Unicode Standard, annex 15,
+// section 9: those of combining class 0 whose quick check is Yes).
 class Inert {
  public:
   Inert() : is_(num_code_points + 1, true) {
@@ -63,7 +63,7 @@ const Inert& inert() {
   return all;
 }
 
-// Writes a text in NFC. Only what is not inert, and the character before it, is normalized.
+// Writes a text in NFC. Only characters that are not inert, and the character before each, are normalized.
 void compose(std::string_view text, std::string& out, std::vector<TextNormalizer::Change>* changes) {
   const uint8_t *begin = bytes_of(text), *end = begin + text.size(), *p = begin, *copied = begin, *before = begin;
   while (p < end) {
@@ -78,7 +78,7 @@ void compose(std::string_view text, std::string& out, std::vector<TextNormalizer
       p += c.bytes;
       continue;
     }
-    // `before` is a stray byte or the beginning of the character before this one, if there is one.
+    // `before` points at a stray byte or at the beginning of the character before this one, if there is one.
     const uint8_t* from = before < p && character_at(before, end).bytes == p - before &&
                                   character_at(before, end).code_point != stray_byte
                               ? before
@@ -110,7 +110,7 @@ bool is_composed(std::string_view text) {
   return true;
 }
 
-// Writes a text in another form, without the bytes that are no character.
+// Writes a text in another normal form, without the bytes that are not characters.
 void change_form(std::string_view text, int options, std::string& out) {
   const uint8_t *begin = bytes_of(text), *end = begin + text.size(), *from = begin;
   for (const uint8_t* p = begin; p <= end;) {
@@ -164,8 +164,8 @@ void TextNormalizer::add(const Json& part, const std::string& path) {
     rule.pattern.push_back(pattern_of(part, "the normalizer Replace", path, &rule.replaces));
     if (rule.replaces.empty() || rule.replaces != rule.text) rules_.push_back(std::move(rule));
   } else {
-    FAIL("{}: the normalizer has type = {}; known are NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip and Sequence", path,
-         json_text(json_member(part, "type")));
+    FAIL("{}: the normalizer has type = {}; supported are NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip and Sequence",
+         path, json_text(json_member(part, "type")));
   }
 }
 

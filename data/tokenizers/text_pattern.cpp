@@ -8,7 +8,7 @@
 namespace megalith {
 
 namespace {
-constexpr int64_t most_tries = 10'000'000;  // as Oniguruma's retry-limit-in-match, which `tokenizers` has
+constexpr int64_t most_tries = 10'000'000;  // equal to Oniguruma's retry-limit-in-match in `tokenizers`
 }
 
 TextPattern TextPattern::of_text(std::string_view text) {
@@ -17,7 +17,7 @@ TextPattern TextPattern::of_text(std::string_view text) {
   return pattern;
 }
 
-// Returns where the match of a node and all that follow it ends; null if there is none.
+// Returns the end of a match of a node and all its successors, or null.
 const uint8_t* TextPattern::match(int at, const uint8_t* begin, const uint8_t* p, const uint8_t* end,
                                   Scratch& scratch) const {
   const size_t outer = scratch.choices.size();

@@ -1,14 +1,15 @@
-// Regular expressions by which a tokenizer.json cuts or replaces text, in the syntax and with the meaning of Oniguruma,
-// which `tokenizers` uses. A pattern is read (pattern_parser.h) and compiled (pattern_compiler.cpp) to a small program
-// over tables of characters, which backtracks.
+// Regular expressions with which a tokenizer.json cuts or replaces text, in the syntax and with the meaning of
+// Oniguruma, which `tokenizers` uses. A pattern is parsed (pattern_parser.h) and compiled (pattern_compiler.cpp) to a
+// small program over tables of characters, which backtracks.
 //
-// Oniguruma itself was tried: Debian's knows Unicode 14 or 15.1, so that tokens would depend on the machine (9,394
-// characters of Unicode are cut otherwise); it does not say whether more text could change a match, which cutting a
-// long text needs; it reads invalid UTF-8 as a part of the next character; and it took 3.6 times as long.
+// Oniguruma itself was tried and not taken. Debian's knows Unicode 14 or 15.1, so that tokens would depend on the
+// machine (9,394 characters of Unicode are cut differently). It does not report whether more text could change a match,
+// which cutting a long text needs. It reads invalid UTF-8 as a part of the next character. And it took 3.6 times as
+// long.
 //
-// Known: characters, escapes, ., classes (nested and negated, ranges, \s \d \w \p{category} and their negations),
+// Supported: characters, escapes, ., classes (nested and negated, ranges, \s \d \w \p{category} and their negations),
 // groups, (?i:), alternatives, greedy, lazy and possessive quantifiers, look-ahead, look-behind of a fixed length, \A
-// and \z. Not known, and refused by name: references back, ^ and $, \b, classes of POSIX, scripts, && in classes.
+// and \z. Refused by name: back references, ^ and $, \b, POSIX classes, scripts, && in classes.
 //
 // A pattern is immutable; any number of threads may use it, each with its own Scratch.
 #pragma once
@@ -25,9 +26,9 @@ namespace megalith {
 
 class TextPattern {
  public:
-  // Errors: syntax that is not known here; a group that repeats and may be empty. `where` begins the message.
+  // Errors: unsupported syntax; a group that repeats and may be empty. `where` begins the message.
   TextPattern(std::string_view pattern, const std::string& where);
-  // Matches a text as it stands.
+  // Returns a pattern that matches exactly this text.
   static TextPattern of_text(std::string_view text);
 
   struct Match {
@@ -40,17 +41,17 @@ class TextPattern {
       const uint8_t *at, *lowest;  // lowest: null, or a run that ends at `at` may end earlier, down to there
     };
     std::vector<Choice> choices;
-    int64_t tries = 0;     // ways that were tried since a search began
+    int64_t tries = 0;     // alternatives tried since a search began
     bool saw_end = false;  // set by a search whose result more text could change; never cleared here
   };
-  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: a
-  // search tries more ways than any text should need; the pattern is another's, and may backtrack without end.
+  // Finds the first match that begins at `from` or later. It may be empty. Returns whether there is one. Error: the
+  // search tries more alternatives than any normal text needs; a stranger's pattern may backtrack without end.
   bool find(std::string_view text, size_t from, Match& match, Scratch& scratch) const;
 
-  // Returns the first place from `from` on at which more text could change whether a match begins.
+  // Returns the first place at or after `from` where more text could change whether a match begins.
   size_t undecided_from(std::string_view text, size_t from, Scratch& scratch) const;
 
-  // Returns whether a match depends on what is before it.
+  // Returns whether a match depends on the text before it.
   bool looks_back() const { return looks_back_; }
 
  private:
@@ -58,19 +59,19 @@ class TextPattern {
   enum class Kind : uint8_t { literal, one_of, run, choice, look_ahead, look_behind, atomic, begins, ends, accept };
   struct Node {
     Kind kind = Kind::accept;
-    bool is_negated = false;  // of a look
-    bool gives_back = true;   // whether a run may have to end earlier
+    bool is_negated = false;  // for a look-around
+    bool gives_back = true;   // a run may have to end earlier
     int next = -1;
-    int other = -1;  // tried after next: of a choice; what is inside: of a look or an atomic group
+    int other = -1;  // of a choice: tried after next; of a look-around or an atomic group: its content
     char32_t literal = 0;
-    uint64_t set = 0;              // a bit
-    uint32_t least = 0, most = 0;  // of a run; characters of a look-behind
+    uint64_t set = 0;              // one bit
+    uint32_t least = 0, most = 0;  // repetitions of a run; characters of a look-behind
   };
   struct Way {  // an alternative of the whole pattern
     int node;
     bool may_begin_with_any;
-    uint64_t sets;                   // one of which the first character is in
-    std::vector<char32_t> literals;  // or one of which it is
+    uint64_t sets;                   // a match begins with a character of one of these sets
+    std::vector<char32_t> literals;  // or with one of these characters
   };
   static constexpr int page_bits = 8;
 
@@ -83,15 +84,15 @@ class TextPattern {
   const uint8_t* match_any(const uint8_t* begin, const uint8_t* p, const uint8_t* end, Scratch& scratch) const;
 
   std::string where_;  // begins messages
-  std::string text_;   // of_text: what is searched
+  std::string text_;   // of_text: the text to find
   std::vector<Node> nodes_;
-  std::vector<Way> ways_;                       // in order
+  std::vector<Way> ways_;                       // the pattern's order
   std::vector<std::vector<int>> ways_by_byte_;  // by a first byte below 0x80
   std::vector<uint8_t> begins_;                 // by a first byte: whether a match may begin with it
   bool may_be_empty_ = false;
   bool looks_back_ = false;
   std::vector<uint16_t> page_of_;
-  std::vector<uint64_t> pages_;  // the sets that hold each character
+  std::vector<uint64_t> pages_;  // the sets that contain each character
 };
 
 }  // namespace megalith

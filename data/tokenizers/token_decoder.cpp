@@ -25,7 +25,7 @@ std::optional<char> byte_of(std::string_view name) {
   return static_cast<char>(value);
 }
 
-// Joins bytes in a row to a text, or to a U+FFFD each where they are none.
+// Joins consecutive bytes to a text; bytes that are not UTF-8 become one U+FFFD each.
 std::vector<std::string> with_bytes_joined(const std::vector<std::string>& names) {
   std::vector<std::string> joined;
   std::string bytes;
@@ -95,7 +95,7 @@ void TokenDecoder::add(const Json& part, const std::string& path) {
   } else if (type == "Strip") {
     const auto count = [&](const char* key) {
       const Json& value = json_member(part, key);
-      CHECK(value.is_number_unsigned(), "{}: {} has {} = {}, which is no count", path, what, key, json_text(value));
+      CHECK(value.is_number_unsigned(), "{}: {} has {} = {}, which is not a count", path, what, key, json_text(value));
       return value.get<size_t>();
     };
     rules_.push_back({.kind = Kind::strip,
@@ -112,7 +112,7 @@ void TokenDecoder::add(const Json& part, const std::string& path) {
     CHECK(!rules_.back().text.empty(), "{}: {} has an empty replacement", path, what);
   } else {
     FAIL(
-        "{}: the decoder has type = {}; known are ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and "
+        "{}: the decoder has type = {}; supported are ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and "
         "Sequence",
         path, json_text(json_member(part, "type")));
   }
@@ -164,7 +164,7 @@ std::string TokenDecoder::text_of(std::vector<std::string> names) const {
 
 std::string TokenDecoder::bytes_inside(std::string name) const {
   const size_t before = name.size();
-  bool is_joined = false;  // what follows sees a whole text
+  bool is_joined = false;  // later steps see one whole text
   for (const Rule& rule : rules_) {
     check_growth(before, name.size(), "the decoder");
     if (rule.kind == Kind::byte_level) name = bytes_of_name(name).value_or(name);

@@ -22,7 +22,7 @@ bool is_blank(std::string_view text, size_t at) {
   return CharacterSet::white_space().contains(c.code_point) || text.substr(at).starts_with(blank_mark);
 }
 
-// Takes the characters off a change's beginning and end that are the same before and after.
+// Shortens a change by the characters at its beginning and end that are equal before and after.
 TextNormalizer::Change narrowed(TextNormalizer::Change c, std::string_view before, std::string_view after) {
   const auto left = [&] { return std::min(c.end - c.begin, c.new_end - c.new_begin); };
   while (left() > 0) {
@@ -68,7 +68,7 @@ void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TextRange>& 
     size_t begin = at, end = token.empty() ? std::string_view::npos : end_of(token, begin);
     if (end == std::string_view::npos && token.starts_with(' ') && at == 0) {
       end = end_of(token.substr(1), 0);
-      if (end == 0) {  // the token is the blank put before the text
+      if (end == 0) {  // the token is the blank added before the text
         places.push_back({offset_, offset_ + size_at(text_, 0)});
         continue;
       }
@@ -78,9 +78,9 @@ void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TextRange>& 
       end = end_of(token, begin);
     }
     CHECK(end != std::string_view::npos,
-          "the tokenizer makes token {}, {}, of a text that goes on with {}: which of its characters the token stands "
-          "for is not known, and so not whether it counts; take a tokenizer that keeps the text, or write the text as "
-          "the tokenizer has it",
+          "the tokenizer makes token {}, {}, of a text that continues with {}: it is unknown which characters the "
+          "token stands for, and so whether it counts; use a tokenizer that keeps the text, or write the text as the "
+          "tokenizer does",
           id, quoted_bytes(token), quoted_bytes(text_.substr(at, 24)));
     places.push_back({offset_ + begin, offset_ + end});
     at = end;
@@ -89,7 +89,7 @@ void TokenWalk::places_of(std::span<const int32_t> ids, std::vector<TextRange>& 
 
 void places_before(const TextNormalizer& normalizer, const std::vector<TextNormalizer::Change>& changes,
                    std::string_view before, std::string_view normalized, std::span<TextRange> places) {
-  std::vector<TextRange> origin(normalized.size());  // of each byte
+  std::vector<TextRange> origin(normalized.size());  // one for each byte
   if (normalizer.only_composes()) {
     size_t from = 0, at = 0;
     const auto unchanged = [&](size_t until) {
@@ -104,9 +104,9 @@ void places_before(const TextNormalizer& normalizer, const std::vector<TextNorma
     unchanged(normalized.size());
   } else {
     CHECK(normalizer.replaces_characters(),
-          "the tokenizer's normalizer changes {}, so which of its tokens count is not known; normalize the text before",
+          "the tokenizer's normalizer changes {}, so it is unknown which of its tokens count; normalize the text first",
           quoted_bytes(before.substr(0, 24)));
-    // Bytes that are put before the text have the place of its first character.
+    // Bytes that are added before the text get the place of its first character.
     std::vector<TextRange> replaced;
     for (size_t from = 0; from < before.size();) {
       const size_t size = size_at(before, from);

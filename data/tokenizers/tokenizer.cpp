@@ -31,7 +31,7 @@ std::string Tokenizer::token_name(int32_t id) const {
 namespace {
 
 std::string tokenizer_folder_holds() {
-  return fmt::format("{}, or vocab.json and merges.txt, or {} where prepare made it of bytes", tokenizer_json_file,
+  return fmt::format("{}, or vocab.json and merges.txt, or {} if prepare made it from bytes", tokenizer_json_file,
                      byte_tokenizer_file);
 }
 
@@ -41,13 +41,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   namespace fs = std::filesystem;
   check_is_path(folder);
   std::error_code absent;
-  CHECK(fs::is_directory(folder, absent), "the tokenizer {} is not a folder; name one that holds {}", folder,
+  CHECK(fs::is_directory(folder, absent), "the tokenizer {} is not a folder; name a folder with {}", folder,
         tokenizer_folder_holds());
   const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, absent); };
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
   if (!has(tokenizer_json_file))
     for (const char* name : {vocab_file, merges_file})
-      CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
+      CHECK(has(name), "{} has no {}; a tokenizer folder has {}", folder, name, tokenizer_folder_holds());
   std::map<std::string, std::string> files;
   for (const char* name : files_of_tokenizer)
     if (has(name)) files[name] = read_file(fs::path(folder) / name);

@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How texts are padded and cut, what decodes them, what else runs them, and what read_tokenizer_json() and the chat
-// template read: nothing of an id.
+// Keys that do not affect ids: padding and truncation, decoding, the class that runs them, and keys that
+// read_tokenizer_json() and the chat template read.
 bool is_without_effect(const std::string& key) {
   static const std::set<std::string> keys{"tokenizer_class",
                                           "model_max_length",
@@ -85,7 +85,7 @@ class TokenizerConfig {
       else if (key == "add_bos_token" || key == "add_eos_token")
         check_frame(key, value);
       else if (key == "split_special_tokens" || key == "do_lower_case")
-        need(says_nothing(value), key, value, "false, as tokenizer.json has it");
+        need(says_nothing(value), key, value, "false, as in tokenizer.json");
     }
     const std::set<std::string> read{
         "extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens",
@@ -95,24 +95,25 @@ class TokenizerConfig {
       return read.contains(key) || key.ends_with("_token") || is_without_effect(key);
     });
     CHECK(other.empty(),
-          "{}: {} = {}; megalith does not know this key, which may change the ids of texts; take it out if it does not",
+          "{}: {} = {}; megalith does not know this key, which may change the ids of texts; remove it if it does not",
           path_, other, json_text(config_.at(other)));
   }
 
  private:
   void need(bool holds, const std::string& key, const Json& value, const std::string& what) const {
     CHECK(holds,
-          "{}: {} = {}, of which `transformers` makes other ids than tokenizer.json says: megalith reads {}; write "
-          "tokenizer.json anew with save_pretrained(), or take the key out",
+          "{}: {} = {}, with which `transformers` makes other ids than tokenizer.json describes: megalith reads {}; "
+          "rewrite tokenizer.json with save_pretrained(), or remove the key",
           path_, key, json_text(value), what);
   }
 
-  // A token that is named is one that tokenizer.json cuts out of texts, in the same way.
+  // A token with a role must be one that tokenizer.json cuts out of texts, in the same way.
   void check_token(const std::string& key, const Json& value) const {
-    if (says_nothing(value) || key == "eos_token") return;  // the end is cut out of texts, added or not
+    if (says_nothing(value) || key == "eos_token")
+      return;  // the end token is cut out of texts whether it is added or not
     const Json& content = value.is_object() ? json_member(value, "content") : value;
     const auto known = content.is_string() ? added_.find(content.get<std::string>()) : added_.end();
-    need(known != added_.end(), key, value, "tokens that are among the added_tokens there");
+    need(known != added_.end(), key, value, "tokens that are among its added_tokens");
     if (value.is_object()) check_flags(key, value, *known->second);
   }
 
@@ -121,7 +122,7 @@ class TokenizerConfig {
       const Json& asked = json_member(here, flag);
       const Json& has = json_member(there, flag);
       need(asked.is_null() || (asked == true) == (has == true), key, here,
-           std::string(flag) + " as the added token there has it");
+           std::string(flag) + " as its added token has it");
     }
   }
 
@@ -136,7 +137,7 @@ class TokenizerConfig {
     for (const Json* part : parts_of(json_member(file_, "pre_tokenizer"), "pretokenizers"))
       if (type_of_part(*part) == "ByteLevel" && !value.is_null())
         need((json_member(*part, "add_prefix_space") == true) == (value == true), "add_prefix_space", value,
-             "what its ByteLevel has");
+             "the setting of its ByteLevel");
   }
 
   void check_frame(const std::string& key, const Json& value) const {
@@ -149,7 +150,7 @@ class TokenizerConfig {
   const Json& config_;
   const std::string path_;
   const Json& file_;
-  std::map<std::string, const Json*> added_;  // by content
+  std::map<std::string, const Json*> added_;  // by text
 };
 
 }  // namespace
@@ -163,7 +164,7 @@ void check_tokenizer_config(const std::string& folder, const Json& file) {
   try {
     TokenizerConfig(config, path, file).check();
   } catch (const Json::exception& e) {
-    FAIL("{} is not understood ({})", path, e.what());
+    FAIL("{} is not valid ({})", path, e.what());
   }
 }
 

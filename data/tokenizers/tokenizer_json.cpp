@@ -27,7 +27,7 @@ std::string path_of(const std::string& folder, const char* file) {
   return (std::filesystem::path(folder) / file).string();
 }
 
-// Returns vocab.json and merges.txt, with the special tokens that other files name, as a tokenizer.json.
+// Returns vocab.json and merges.txt, with the special tokens of the other files, as a tokenizer.json.
 Ordered json_of_gpt2(const std::map<std::string, std::string>& files, const std::string& folder,
                      const SpecialTokens& special) {
   const Json vocab = parse_json_file(files.at(vocab_file), path_of(folder, vocab_file));
@@ -37,7 +37,7 @@ Ordered json_of_gpt2(const std::map<std::string, std::string>& files, const std:
     if (const auto known = vocab.find(name); known != vocab.end()) added.emplace(name, known->get<int64_t>());
   };
   for (const std::string& name : special.names)
-    if (name.size() > 2) add(name);  // a single character may be a byte's token, and stays one
+    if (name.size() > 2) add(name);  // a single character may be the token of a byte, and stays one
   add(special.end.value_or(std::string(end_of_text_name)));
   for (const auto& [name, id] : added) names.add_special(name, id);
 
@@ -50,7 +50,7 @@ Ordered json_of_gpt2(const std::map<std::string, std::string>& files, const std:
   for (const auto& [name, id] : vocab.items()) tokens.emplace_back(id.get<int64_t>(), name);
   std::sort(tokens.begin(), tokens.end());
   Ordered ids = Ordered::object(), specials = Ordered::array();
-  auto& entries = ids.get_ref<Ordered::object_t&>();  // appended to directly: its lookups are linear
+  auto& entries = ids.get_ref<Ordered::object_t&>();  // appended to directly, since its lookups take linear time
   for (const auto& [id, name] : tokens) entries.emplace_back(name, id);
   tokens.clear();
   for (const auto& [name, id] : added) tokens.emplace_back(id, name);
@@ -101,7 +101,7 @@ void add_for_transformers(std::map<std::string, std::string>& files, const Speci
   if (files.contains(tokenizer_config_file)) return;
   Ordered specials = Ordered::object();
   if (const auto known = files.find(special_tokens_file); known != files.end()) specials = parse_json(known->second);
-  // GPT2Tokenizer would add a token of its own for one that is absent.
+  // GPT2Tokenizer would add a token of its own for each role that is absent.
   for (const char* key : {"bos_token", "eos_token", "unk_token"})
     if (!specials.contains(key)) specials[key] = end_name;
   Ordered config = {{"tokenizer_class", "GPT2Tokenizer"},

@@ -23,7 +23,7 @@ void flatten(const Json& part, const char* members, std::vector<const Json*>& ou
   for (const Json& one : inside) flatten(one, members, out);
 }
 
-// An absent member is not false: "strip_left" then is true.
+// An absent member is not false: the default of "strip_left" is true.
 bool is_false(const Json& part, const char* key) { return json_member(part, key) == false; }
 
 bool changes_text(const Json& normalizer) {
@@ -37,8 +37,8 @@ bool changes_text(const Json& normalizer) {
   return true;
 }
 
-// A Split must give each match of GPT-2's pattern as a pre-token. The matches cover a text, so that it does not matter
-// whether what is between them is kept or removed.
+// A Split must give each match of GPT-2's pattern as a pre-token. The matches cover a text, so it does not matter
+// whether the text between them is kept or removed.
 bool splits_as_gpt2(const Json& split) {
   const Json &pattern = json_member(json_member(split, "pattern"), "Regex"), &behavior = json_member(split, "behavior");
   if (!pattern.is_string() || !is_gpt2_pattern(pattern.get<std::string>())) return false;
@@ -73,7 +73,7 @@ bool is_only_text(const Json& processor) {
 void check_growth(size_t before, size_t after, const std::string& what) {
   constexpr size_t times = 1000, always = 1 << 20;
   CHECK(after <= times * before + always,
-        "{} makes {} bytes of {}: more than {} times as many; such a tokenizer is not read", what, after, before,
+        "{} makes {} bytes of {}: more than {} times as many; such a tokenizer is not supported", what, after, before,
         times);
 }
 
@@ -96,7 +96,7 @@ std::vector<const Json*> parts_of(const Json& part, const char* members) {
 
 std::string text_member(const Json& part, const char* key, const std::string& what, const std::string& path) {
   const Json& value = json_member(part, key);
-  CHECK(value.is_string(), "{}: {} has {} = {}, which is no text", path, what, key, json_text(value));
+  CHECK(value.is_string(), "{}: {} has {} = {}, which is not a text", path, what, key, json_text(value));
   return value.get<std::string>();
 }
 
@@ -133,9 +133,9 @@ void add_merges(const Json& merges, BpeNames& names, const std::string& path) {
   }
 }
 
-// byte_fallback and the unknown token are for bytes without a token, and here each has one.
+// byte_fallback and the unknown token are for bytes without a token; here each byte has one.
 std::string other_model(const Json& model) {
-  // Old files do not name it.
+  // Old files do not have the key.
   const std::string type = model.contains("type") ? type_of_part(model) : "BPE";
   if (type != "BPE") return fmt::format("the model is {}", type);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -152,7 +152,7 @@ bool normalizes_as_gpt2(const Json& normalizer) {
 }
 
 // ByteLevel comes last, since it writes bytes as other characters. It does not split the pre-tokens of GPT-2's pattern
-// further, so that it may repeat that pattern.
+// further, so it may repeat that pattern.
 bool pre_tokenizes_as_gpt2(const Json& pre_tokenizer) {
   const std::vector<const Json*> parts = parts_of(pre_tokenizer, "pretokenizers");
   bool is_cut = false;

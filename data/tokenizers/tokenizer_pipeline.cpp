@@ -23,8 +23,8 @@ std::string_view without_cut_character(std::string_view text) {
   return text;
 }
 
-// Returns the part of a text behind its last added token that is certain to hold none, whatever follows; it begins at
-// `begin`.
+// Returns the part of a text after its last added token that certainly contains no added token, whatever follows; it
+// begins at `begin`.
 std::string_view without_added(const AddedTokenFinder& finder, std::string_view text, bool with_specials,
                                size_t& begin) {
   begin = 0;
@@ -38,7 +38,7 @@ std::string_view without_added(const AddedTokenFinder& finder, std::string_view 
   return without_cut_character(text.substr(begin, known - begin));
 }
 
-// `transformers` finds the token that ends a text in texts even if the file does not add it.
+// `transformers` finds the end token in texts even if the file does not add it.
 std::vector<AddedToken> with_end(std::vector<AddedToken> added, const std::unordered_map<std::string, int32_t>& ids,
                                  const std::optional<std::string>& named_end, bool is_gpt2) {
   if (!named_end && !is_gpt2) return added;
@@ -86,11 +86,12 @@ TokenizerPipeline::TokenizerPipeline(const Json& file, const std::string& path,
     for (const int32_t id : *ids) bytes[static_cast<size_t>(id)].clear();
 }
 
-// A text would lose the bytes that have no token.
+// Error: bytes without a token, which a text would lose.
 void TokenizerPipeline::check_bytes(const std::string& path) const {
   for (const auto& [name, id] : model.ids())
     CHECK(bytes_of_name(name) || is_added(id),
-          "{}: the token \"{}\" holds a character that stands for no byte; is it the vocabulary of a byte-level BPE?",
+          "{}: the token \"{}\" has a character that does not stand for a byte; is it the vocabulary of a byte-level "
+          "BPE?",
           path, name);
   const std::optional<int> without = model.byte_without_token();
   CHECK(!without, "{} has no token for the byte {}; is it the vocabulary of a byte-level BPE?", path, *without);
@@ -127,7 +128,7 @@ void TokenizerPipeline::name_tokens(const std::string& path) {
     take(token.content, token.id);
     is_special[static_cast<size_t>(token.id)] = token.is_special;
   }
-  // As in `tokenizers`, a token that is looked for in normalized texts decodes as it is written there.
+  // As in `tokenizers`, a token that is looked for in normalized texts decodes to its normalized spelling.
   written = names;
   TextNormalizer::Scratch scratch;
   for (const AddedToken& token : added)
@@ -149,10 +150,10 @@ void TokenizerPipeline::find_end(const std::optional<std::string>& named_end, co
     end_name = names[static_cast<size_t>(std::find(is_special.begin(), is_special.end(), true) - is_special.begin())];
   end_of_text = id_of(end_name);
   CHECK(!named_end || end_of_text < size(),
-        "{} has no token {}, the eos_token of the files beside it; add it, or name another", path, end_name);
+        "{} has no token {}, the eos_token of the other files; add it, or name another", path, end_name);
   CHECK(end_of_text < size(),
         "{} has no token {}, and {}; name the one that ends texts as \"eos_token\" in tokenizer_config.json", path,
-        end_name, specials == 0 ? "no other special one" : fmt::format("{} other special ones", specials));
+        end_name, specials == 0 ? "no other special tokens" : fmt::format("{} other special ones", specials));
 }
 
 size_t TokenizerPipeline::characters_that_become(std::string_view text, size_t wanted) const {
@@ -165,9 +166,9 @@ size_t TokenizerPipeline::characters_that_become(std::string_view text, size_t w
   return static_cast<size_t>(p - begin);
 }
 
-// A text that goes on from a cut is not normalized from its beginning, and nothing is put before it: so a cut may be
-// anywhere inside what the model sees as one piece, but not between an added token and what follows it, nor behind a
-// blank that a later token may take.
+// A text that continues after a cut is not normalized from its beginning, and no prefix is added to it. So a cut may be
+// anywhere inside a piece of the model, but not between an added token and the text after it, nor after a blank that a
+// later token may take.
 size_t TokenizerPipeline::last_cut(std::string_view text, bool with_specials) const {
   if (raw.looks_around() || normalized.looks_around()) return 0;
   text = without_cut_character(text);
@@ -185,7 +186,7 @@ size_t TokenizerPipeline::last_cut(std::string_view text, bool with_specials) co
   return 0;
 }
 
-// The last place between two characters that are encoded alike alone and together.
+// Returns the last place between two characters that are encoded alike alone and together.
 size_t TokenizerPipeline::cut_of_characters(std::string_view text, bool with_specials) const {
   if (!normalizer.replaces_characters() || !model.knows_joints()) return 0;
   size_t least = 0;
@@ -194,7 +195,7 @@ size_t TokenizerPipeline::cut_of_characters(std::string_view text, bool with_spe
     const std::string_view now = normalizer.apply(text, true, normalizing);
     size_t from = 0;
     const size_t to = without_added(normalized, now, with_specials, from).size() + from;
-    // A prefix of the text, which the normalizer adds, can become one token with the text's first characters.
+    // The prefix that the normalizer adds can become one token with the text's first characters.
     least = std::max(characters_that_become(text, from), normalized.longest());
     text = text.substr(0, characters_that_become(text, to));
   }
@@ -222,7 +223,7 @@ size_t TokenizerPipeline::cut_of_characters(std::string_view text, bool with_spe
   return 0;
 }
 
-// The last place between two pieces of the normalized text, which is found again in the text.
+// Returns the last place between two pieces of the normalized text, mapped back to the text.
 size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_specials) const {
   if (!normalizer.only_composes()) return 0;
   TextNormalizer::Scratch normalizing;
@@ -232,7 +233,7 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
   TextCutter::Scratch cutting;
   const std::string_view rest = without_added(normalized, now, with_specials, begin);
   size_t end = rest.size();
-  // The last character may become another one with what follows.
+  // The last character may combine with the next one.
   if (!normalizer.changes_nothing() && begin + end == now.size() && end > 0) {
     const auto* first = bytes_of(rest);
     end -= character_before(first, first + end).bytes;
@@ -255,14 +256,14 @@ size_t TokenizerPipeline::cut_of_pieces(std::string_view text, bool with_special
   return 0;
 }
 
-// A long pre-token, perhaps after a few short ones, whose ends do not depend on what follows.
+// Returns a cut of a long pre-token, perhaps after a few short ones whose ends do not depend on the following text.
 size_t TokenizerPipeline::cut_of_run(std::string_view text) const {
   const Pretokenizer& pretokenizer = TextCutter::pretokenizer();
   size_t cut = 0, begin = 0, before = 0;
   for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
     const size_t length = pretokenizer.first_pretoken(rest);
     if (length + RunCut::end_known_late >= rest.size()) break;
-    // Trailing blanks are one pre-token, which may become two when text follows.
+    // Trailing blanks are one pre-token; it may become two when more text follows.
     const size_t end = begin + length;
     if (begin == 0 || pretokenizer.first_pretoken(text.substr(before, end - before)) == begin - before) cut = end;
     before = begin;

@@ -1,5 +1,5 @@
-// What a tokenizer.json says: the parts that a text goes through, the tokens by id, and where a text may be cut. Inside
-// data/ only.
+// The content of a tokenizer.json: the parts that a text goes through, the tokens by id, and where a text may be cut.
+// Inside data/ only.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,18 @@
 
 namespace megalith {
 
-// All that a tokenizer.json says, shared by the tokenizer that takes special tokens for text and by that which does
-// not.
+// Shared by the tokenizer that treats special tokens as text and the one that encodes them as ids.
 struct TokenizerPipeline {
-  // `named_end`: the eos_token of the files beside it. Error, with `path`: a part that is not known, ids that are not 0
-  // to size() - 1, or no end of a text.
+  // `named_end`: the eos_token of the other files. Error, with `path`: an unsupported part, ids that are not 0 to
+  // size() - 1, or no end_of_text.
   TokenizerPipeline(const nlohmann::json& file, const std::string& path, const std::optional<std::string>& named_end);
 
   int32_t size() const { return static_cast<int32_t>(names.size()); }
-  // Returns whether GPT-2's parts would make the same ids of the same vocabulary. Then ids stand for the unchanged
+  // Returns whether GPT-2's parts would produce the same ids with the same vocabulary. Then ids stand for the unchanged
   // bytes of a text, and each byte has a token.
   bool is_gpt2() const { return is_gpt2_; }
 
-  // As of Tokenizer::last_cut.
+  // As Tokenizer::last_cut.
   size_t last_cut(std::string_view text, bool with_specials) const;
 
   TextNormalizer normalizer;
@@ -42,7 +41,7 @@ struct TokenizerPipeline {
   AddedTokenFinder raw, normalized;
   TextFrame frame;
   std::vector<std::string> names, written, bytes;  // by id; written: as the decoder reads it
-  std::vector<bool> is_special, is_left_out;       // is_left_out: where a text is decoded without special tokens
+  std::vector<bool> is_special, is_left_out;       // is_left_out: when decoding without special tokens
   int32_t end_of_text = -1;
   std::string end_name;
 
@@ -52,7 +51,7 @@ struct TokenizerPipeline {
   bool merges_make_whole_pieces() const;
   void name_tokens(const std::string& path);
   void find_end(const std::optional<std::string>& named_end, const std::string& path);
-  // Returns the bytes of a text's first characters that become this many bytes when they are normalized.
+  // Returns how many bytes of a text's first characters become this many bytes when normalized.
   size_t characters_that_become(std::string_view text, size_t wanted) const;
   size_t cut_of_characters(std::string_view text, bool with_specials) const;
   size_t cut_of_pieces(std::string_view text, bool with_specials) const;

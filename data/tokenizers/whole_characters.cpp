@@ -13,8 +13,8 @@ size_t length_by(uint8_t lead) {
   return lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 1;
 }
 
-// Returns how many bytes at p, which begin no character, one U+FFFD stands for: as many as begin one that is cut short
-// (The Unicode Standard, section 3.9, "substitution of maximal subparts").
+// Returns how many bytes at p, where no character begins, one U+FFFD replaces: as many as begin a character that is cut
+// short (The Unicode Standard, section 3.9, "substitution of maximal subparts").
 size_t subpart(const uint8_t* p, const uint8_t* end) {
   const uint8_t lead = *p;
   const size_t length = length_by(lead);

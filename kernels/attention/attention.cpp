@@ -6,7 +6,7 @@ namespace megalith {
 
 namespace {
 // FLOPs of one product over the causal half: T (T + 1) / 2 pairs of D each. A cost may not depend on data, so pairs of
-// different documents count too, although `starts` saves some of them.
+// different documents count too, although `starts` skips some of them.
 double product_flops(const AttentionDims& d) {
   return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
 }

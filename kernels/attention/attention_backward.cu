@@ -13,8 +13,8 @@ namespace {
 using namespace attention;
 constexpr int warps = 8, threads = warps * warp_size;
 
-// Computes delta of (b, t, h), one to a warp. `turns`, which may be null, is zeroed: one for each `backward_tile`
-// positions of each head, and the ticket counter behind them.
+// Computes delta of (b, t, h), one to a warp. `turns`, which may be null, is zeroed: one counter for each
+// `backward_tile` positions of each head, followed by the ticket counter.
 template <class E>
 __global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* turns, const E* dout, const E* out,
                                                         int64_t B, int64_t T, int64_t H, int64_t D) {
@@ -41,7 +41,7 @@ constexpr int64_t backward_bytes(int other_tile) {
          2 * kept_bytes(threads);
 }
 
-// The values that a score needs of its query: lse in powers of 2, and delta. Queries beyond T get probability 0.
+// What a score needs of its query: lse in powers of 2, and delta. Queries beyond T get probability 0.
 struct Statistics {
   float lse, delta;
 };
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(threads, 1)
     unsigned kept = ~0u;
     if constexpr (dropped && of_keys) kept = kept_of<columns, 4>(kept_of_queries(n));
     if constexpr (dropped && !of_keys) {
-      kept_of_keys.draw(head_mask(0), mine, theirs);  // while few registers are in use
+      kept_of_keys.draw(head_mask(0), mine, theirs);  // drawn while few registers are in use
       kept = kept_of_keys.from(0, theirs);
     }
     float scores[1][columns][4], dp[1][columns][4];

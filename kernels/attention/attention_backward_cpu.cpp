@@ -8,8 +8,8 @@
 namespace megalith::cpu {
 
 namespace {
-// Computes to (keys, width) += scores^T x, where x has a row for each of the queries from `first` on. Keys that no tile
-// of queries before this one sees are overwritten.
+// Adds scores^T x to (keys, width), where x has a row for each query from `first` on. Keys that no earlier tile of
+// queries sees are overwritten instead.
 void sum_over_queries(float* to, const float* scores, const float* x, const HeadDims& s, int64_t first, int64_t rows,
                       int64_t key) {
   by_blocks(0, std::min(std::min(key_tile, s.T - key), first + rows - key), [&](int64_t j, int64_t n) {
@@ -32,8 +32,8 @@ float backward_row(float* scores, float* dp, int64_t keys, float lse, float delt
   return sum_of_lanes(sums);
 }
 
-// Memory for the backward pass of a head, in rows of `width` floats: q, dout, dq and the residue of each row's sum for
-// all queries; k, k and v transposed, and their gradients for a tile of keys.
+// Memory for one head's backward pass, in rows of `width` floats: q, dout, dq and the residue of each row's sum for all
+// queries; k, k and v transposed, and their gradients for a tile of keys.
 struct BackwardScratch {
   float *q, *dout, *dq, *excess, *k, *k_transposed, *v_transposed, *dk, *dv;
 
@@ -46,13 +46,13 @@ struct BackwardScratch {
   static int64_t floats(const HeadDims& s) { return s.floats(3 * s.T + 5 * key_tile) + s.T; }
 };
 
-// The tensors of one head's backward pass; those of the keys belong to a group of heads.
+// The tensors of one head's backward pass. Key tensors belong to a group of heads.
 struct BackwardHead {
   HeadRows q, k, v, out, dout, dq, dk, dv;
   const float* lse;
   float* delta;
-  float *dk_sum, *dv_sum;  // of the heads before this one in its group; null if it is alone
-  bool is_last;            // of its group
+  float *dk_sum, *dv_sum;  // sums over the earlier heads of the group; null if it has one head
+  bool is_last;            // the last head of its group
 
   // Loads the queries [begin, end), and computes their delta.
   void load_queries(const BackwardScratch& scratch, int64_t begin, int64_t end, const HeadDims& s) const {
@@ -73,7 +73,7 @@ struct BackwardHead {
     dk.prefetch(t, s);
     dv.prefetch(t, s);
   }
-  // Stores the gradients of the keys [begin, begin + rows), or adds them to those of the group.
+  // Stores the gradients of the keys [begin, begin + rows), or adds them to the group's.
   void store_keys(const BackwardScratch& scratch, int64_t begin, int64_t rows, const HeadDims& s) const {
     const auto store = [&](const HeadRows& to, const float* tile, float* sum) {
       if (sum != nullptr) {
@@ -95,7 +95,7 @@ void backward_head(const BackwardScratch& scratch, const BackwardHead& head, boo
   const auto [q, dout, dq, excess, k, k_transposed, v_transposed, dk, dv] = scratch;
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
-  int64_t loaded = 0;  // queries
+  int64_t loaded = 0;  // queries loaded so far
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
     head.k.load(k, key, keys, s, 1);
@@ -140,7 +140,7 @@ void run(Queue&, const AttentionBackward& op) {
   const int64_t K = op.dims.kv(), group = op.dims.group();
   const HeadDims s(op.dims);
   parallel_for(op.dims.B * K, 5 * group * T * T * D, [&](int64_t begin, int64_t end) {
-    const int64_t sums = group > 1 ? s.floats(T) : 0;  // of the group's dk, and of its dv
+    const int64_t sums = group > 1 ? s.floats(T) : 0;  // the group's sums of dk and of dv
     const auto memory =
         std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardScratch::floats(s) + 2 * sums));
     const BackwardScratch scratch(memory.get(), s);

@@ -32,7 +32,7 @@ struct SharedOffsets {
                            end = kept + kept_bytes(threads);
 };
 
-// `turns` has a flag for each tile of each head and, behind them, the ticket counter. `accumulators` heads have an
+// `turns` has a flag for each tile of each head, followed by the ticket counter. At most `accumulators` heads have an
 // accumulator at a time: a head reuses that of the head `accumulators` before it, which is finished.
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(threads, 1)
                     float scale) {
   using Tiles = WarpgroupTiles<E, D>;
   using Shared = SharedOffsets<Tiles>;
-  auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written behind a later barrier
+  auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written after a later barrier
   const int group = static_cast<int>(s.H / s.K);
   if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks() * group);
   sync_threads();
@@ -75,10 +75,10 @@ __global__ void __launch_bounds__(threads, 1)
     copy_tile<Tiles, D, tile, threads>(queries(n), q + g * D, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(n), dout + g * D, C, i * tile, T);
   };
-  // Dropout's scale is applied in the end, where sums leave the registers.
+  // Dropout's scale is applied at the end, when the sums leave the registers.
   const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
-  // The data of a tile that shared memory holds once: fetched a tile ahead, one query's by each of the first threads.
-  constexpr bool fetched_early = !dropped || D == 64;  // a mask leaves larger heads no registers for it
+  // Data of which shared memory holds one tile only: fetched a tile ahead, one query by each of the first threads.
+  constexpr bool fetched_early = !dropped || D == 64;  // with a mask, larger heads have no registers for it
   float next_lse = 0, next_delta = 0;
   const auto fetch = [&](int n) {
     if (const int query = (own + n % visible) * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(threads, 1)
   copy_async_commit();
   fetch(0);
   prepare(0);
-  constexpr bool own_in_registers = D == 64;  // larger heads do not fit beside dk and dv
+  constexpr bool own_in_registers = D == 64;  // larger heads do not fit next to dk and dv
   [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
   if constexpr (own_in_registers) {
     copy_async_wait<1>();
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(threads, 1)
         Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
         Tiles::commit();
         Tiles::template wait<1>(dp);
-        kept = load_kept();  // loaded again, not held in registers meanwhile
+        kept = load_kept();  // loaded again rather than held in registers
 #pragma unroll
         for (int j = 0; j < columns; j++) {
           const Vector<float, 2> two = of_queries(Shared::delta, j);
@@ -198,8 +198,8 @@ __global__ void __launch_bounds__(threads, 1)
                 Vector<unsigned, 1>{weights[0][j / 2][j % 2 * 2 + pair]});
       Tiles::template wait<0>(dk);
     }
-    // The flags are for the sums behind the next barrier, not for the products before it. A barrier lies behind the
-    // previous tile, and its sums have had half a tile to arrive.
+    // The flags serve the sums after the next barrier, not the products before it. They were set before the previous
+    // tile's barrier, and half a tile's work has passed since.
     const int head = first_head + g;
     int32_t* const turn_of = turns + g * tiles;
     if (threadIdx.x == 0 && n > 0) release(i > own ? turn_of : turn_of - tiles, i > own ? i - own : visible);
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(threads, 1)
     float* part = sums + (int64_t{head % accumulators} * tiles + i) * tile * D + threadIdx.x * 4;
     float dq[1][D / 8][4] = {};
     publish_shared();
-    sync_threads();  // all gradients are there, and no thread needs this tile's queries any more
+    sync_threads();  // all gradients are written, and no thread needs this tile's queries any more
     Tiles::begin(dq);
     Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
     Tiles::commit();
@@ -278,7 +278,7 @@ int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& di
 
 void hopper_backward(Queue queue, const AttentionBackward& op) {
   const int64_t accumulators = hopper_backward_accumulators(queue, op.dims);
-  // Blocks that begin together work on all heads of a group.
+  // Blocks that start together work on all heads of a group.
   const int64_t at_once = heads_in_accumulators(op.dims.B * op.dims.H, accumulators) / op.dims.group();
   AttentionDims owners = op.dims;
   owners.H = op.dims.kv();

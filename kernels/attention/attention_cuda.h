@@ -15,8 +15,8 @@ namespace megalith::cuda::attention {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2_e = 1.4426950408889634f;
 
-// The offsets of a head in qkv (N, (H + 2K) * D), where consecutive positions are `stride` elements apart, of its q, k
-// and v, in tensors (N, H*D), `out_stride` apart, and in (B, H, T), from `statistics` on.
+// Offsets of a head's q, k and v in qkv (N, (H + 2K) * D), with `stride` elements from one position to the next; in
+// tensors (N, H*D), with `out_stride`; and in (B, H, T), starting at `statistics`.
 struct Heads {
   int64_t T, H, D, first_head, K;
 };
@@ -58,8 +58,8 @@ __device__ inline int fragment_column(int element = 0) { return lane_index() % 4
 // scale.
 constexpr float hidden = -0x1p100f;
 
-// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees the first `seen` + 1 of
-// them.
+// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees the first `seen` + 1
+// keys.
 template <int n>
 __device__ void hide_later(float (&scores)[n][4], int seen) {
   if (n * 8 - 1 <= seen) return;
@@ -69,7 +69,7 @@ __device__ void hide_later(float (&scores)[n][4], int seen) {
     for (int e = 0; e < 4; e++)
       if (j * 8 + fragment_column(e) > seen + fragment_row(e)) scores[j][e] = hidden;
 }
-// The same for a fragment of keys by queries, whose first key is visible from query `from` on.
+// As above, for a fragment of keys by queries whose first key is visible from query `from` on.
 template <int n>
 __device__ void hide_earlier(float (&scores)[n][4], int from) {
   if (from + 15 <= 0) return;
@@ -92,7 +92,7 @@ struct DocumentStarts {
       : all(starts), T(s.T), b(sequence) {}
   __device__ explicit operator bool() const { return all != nullptr; }
   __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
-  // Returns the first of the tiles [begin, end) none of whose queries see this key, or `end`.
+  // Returns the first tile in [begin, end) none of whose queries see this key, or `end`.
   __device__ int end_of(int key, int tile, int begin, int end) const {
     while (all && begin < end) {
       const int middle = (begin + end) / 2;
@@ -116,7 +116,7 @@ __device__ void hide_documents(float (&scores)[n][4], const DocumentStarts& star
     for (int e = 0; e < 4; e++)
       if (j * 8 + fragment_column(e) < begin[e / 2]) scores[j][e] = hidden;
 }
-// The same for a fragment of keys by queries.
+// As above, for a fragment of keys by queries.
 template <int n>
 __device__ void hide_from_documents(float (&scores)[n][4], const DocumentStarts& starts, int key, int query) {
   if (starts.of(query + 8 * n - 1) <= key) return;
@@ -175,7 +175,7 @@ __device__ void rescale_rows(float (&sums)[n][4], const float (&rescale)[2]) {
     for (int e = 0; e < 4; e++) sums[j][e] *= rescale[e / 2];
 }
 
-// Converts a product's fragment to left factors.
+// Converts a product's fragment to left factors of the next product.
 template <class E, int n>
 __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][4]) {
 #pragma unroll
@@ -184,7 +184,7 @@ __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][
     for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack<E>(d[j][2 * half], d[j][2 * half + 1]);
 }
 
-// Writes d, scaled by factor[half of the row], as the head's rows from `first` on, through a warp's rows of a tile.
+// Writes d, scaled by factor[half of the row], to the head's rows starting at `first`, through a warp's rows of a tile.
 template <class Tiles, int D, int rows, class E>
 __device__ void write_rows(E* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
                            const float (&factor)[2], E* tile, int row) {
@@ -256,7 +256,7 @@ inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.
 inline const int32_t* pointer_to(const Tensor& starts) { return starts.empty() ? nullptr : starts.data<int32_t>(); }
 inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 
-// Host: returns a grid with one block for each tile of each head, or of each of so many key-value heads.
+// Host: returns a grid with one block for each tile of each head, or of each of `heads` key-value heads.
 inline dim3 grid_of(const AttentionDims& dims, int rows, int64_t heads) {
   CHECK(dims.H < 65536 && dims.B < 65536, "attention of {} sequences with {} heads; a launch takes 65535 of each",
         dims.B, dims.H);
@@ -265,7 +265,7 @@ inline dim3 grid_of(const AttentionDims& dims, int rows, int64_t heads) {
 }
 inline dim3 grid_of(const AttentionDims& dims, int rows) { return grid_of(dims, rows, dims.H); }
 
-// Host: the same with an order of heads, at most `most` at once.
+// Host: returns the order in which these blocks take heads, at most `most` at once.
 inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
   const int64_t heads = dims.B * dims.H, tiles = ceil_div(dims.T, rows);
   CHECK(
@@ -276,15 +276,15 @@ inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
   return head_order(heads, tiles, most);
 }
 
-// These serve what fits_tiles accepts, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
+// Hopper's kernels, for what fits_tiles accepts: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, const AttentionForward& op);
-// The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it,
-// and behind them accumulators of dq for some heads; for none where those of heads that share keys do not fit.
+// The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it.
+// After them come accumulators of dq for some heads, or no accumulator if those of one group of heads do not fit.
 constexpr int backward_tile = 128;
 int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims);
 void hopper_backward(Queue queue, const AttentionBackward& op);
 
-// These serve every head size and type, without tensor cores: attention_plain.cu.
+// Kernels without tensor cores, for every head size and type: attention_plain.cu.
 void plain_forward(Queue queue, const AttentionForward& op);
 void plain_backward(Queue queue, const AttentionBackward& op);
 

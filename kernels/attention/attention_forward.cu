@@ -49,10 +49,10 @@ __global__ void __launch_bounds__(threads, blocks)
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
-    if constexpr (dropped) {  // loaded now, not held in registers meanwhile
+    if constexpr (dropped) {  // loaded now rather than held in registers
       kept.draw(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, first_key);
     }
-    // Take 32 keys at a time: the scores of 64 do not fit into registers beside the sums.
+    // Take 32 keys at a time: the scores of 64 do not fit into registers together with the sums.
 #pragma unroll 1
     for (int part = 0; part < key_tile; part += columns * 8) {
       const int key = first_key + part;

@@ -9,7 +9,7 @@ namespace megalith::cpu {
 
 namespace {
 // One step of the online softmax of neighbouring rows: scores become exp(score - max), and earlier sums are rescaled.
-// Two rows at a time keep the processor busy where each waits for its own max.
+// Two rows at a time keep the processor busy while each waits for its own max.
 template <int Rows>
 void softmax_step(float* scores, int64_t keys, float* max, float* sum, float* out, int64_t width) {
   Vector tops[Rows], sums[Rows] = {};
@@ -29,7 +29,7 @@ void softmax_step(float* scores, int64_t keys, float* max, float* sum, float* ou
       sums[r] += weights;
     }
   for (int r = 0; r < Rows; r++) {
-    if (max[r] != -infinity && max[r] != top[r]) {  // before the first keys there is nothing
+    if (max[r] != -infinity && max[r] != top[r]) {  // before the first keys there are no sums
       const float rescale = cpu::exp(max[r] - top[r]);
       float* target = out + r * width;
 #pragma omp simd
@@ -41,8 +41,8 @@ void softmax_step(float* scores, int64_t keys, float* max, float* sum, float* ou
   }
 }
 
-// Memory for the forward pass of a head: v as rows of `width` floats and k transposed, for all keys; q and the sums of
-// the output for a tile of queries.
+// Memory for one head's forward pass: v as rows of `width` floats and k transposed, for all keys; q and the sums of the
+// output for a tile of queries.
 struct ForwardScratch {
   float *v, *k_transposed, *q, *sums;
 
@@ -54,7 +54,6 @@ struct ForwardScratch {
   static int64_t floats(const HeadDims& s) { return s.floats(s.T + round_up(s.T, key_tile) + 2 * query_tile); }
 };
 
-// The tensors of one head's forward pass.
 struct ForwardHead {
   HeadRows q, k, v, out;
   float* lse;
@@ -82,7 +81,7 @@ void forward_head(const ForwardScratch& scratch, const ForwardHead& head, const 
         int64_t r = block;
         for (; r < end && starts.of(first + r) < key + keys; r++)
           mask(scores + r * key_tile, keys, starts, first + r, key);
-        std::fill(scores + r * key_tile, scores + end * key_tile, 0.0f);  // what sees nothing yet
+        std::fill(scores + r * key_tile, scores + end * key_tile, 0.0f);  // rows that see none of these keys yet
         const int64_t seeing = r;
         for (r = block; key == first_key && r < end; r++) head.out.prefetch(first + r, s);
         const auto step = [&](auto pair, int64_t at) {

@@ -17,8 +17,8 @@ namespace megalith::cuda::attention {
 namespace {
 constexpr int threads = 2 * warpgroup_size, query_tile = 128;
 
-// Small heads take half the keys at a time, so that two blocks share a processor: one's softmax, and its first and last
-// copies, run beside the other's products.
+// Small heads take half the keys at a time, so that two blocks share a processor: the softmax of one, and its first and
+// last copies, overlap with the products of the other.
 constexpr int blocks_of(int D, bool dropped) { return D <= (dropped ? 64 : 80) ? 2 : 1; }
 constexpr int key_tile_of(int D, bool dropped) { return 128 / blocks_of(D, dropped); }
 
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(threads, blocks_of(D, dropped))
   hand_over();
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
-    take_weights();  // placed here, or ptxas makes it wait before the softmax
+    take_weights();  // placed here, since ptxas would otherwise wait before the softmax
     arrive();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));

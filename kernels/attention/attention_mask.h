@@ -56,7 +56,7 @@ __device__ inline unsigned kept_bits(const HeadMask& mask, int query, int key) {
   return bits;
 }
 
-// The same for 16 * ms queries and tiles of at most 64 keys; the bits are drawn once for 64 keys.
+// Masks for 16 * ms queries and tiles of at most 64 keys. The bits are drawn once for 64 keys.
 template <int ms>
 struct KeptOfKeys {
   unsigned bits[ms];
@@ -108,7 +108,7 @@ __device__ unsigned kept_of(const uint16_t* kept, int quarter = 0) {
   return bits;
 }
 
-// Zeroes the dropped elements of 8 * count columns of a fragment, from the `first` eight on.
+// Zeroes the dropped elements of 8 * count columns of a fragment, beginning with the `first`-th eight.
 template <int count, int n>
 __device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
 #pragma unroll

@@ -1,5 +1,6 @@
 // The order in which blocks take the tiles of attention's heads: the last tiles of a group of heads, the tiles before
-// them, and so on; then the next group. What heads share can stay in L2, and blocks of one head begin some time apart.
+// them, and so on; then the next group. Tensors that heads share can stay in L2, and the blocks of one head start some
+// time apart.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +22,13 @@ struct HeadOrder {
   }
 };
 
-// Returns how many heads' keys and values fit into half of an H100's 50 MB of L2, in 16 bits; the rest needs the other.
+// Returns how many heads' keys and values fit, in 16 bits, into half of an H100's 50 MB of L2. All other tensors need
+// the other half.
 constexpr int64_t heads_in_l2(int64_t positions, int64_t size) {
   return std::max<int64_t>(1, (int64_t{25} << 20) / (2 * positions * size * 2));
 }
 // Returns how many heads the backward pass runs at once with `accumulators` accumulators: all of them, or few enough
-// that a head does not wait for the one whose accumulator it reuses, which is two or more groups before it.
+// that a head does not wait for the one whose accumulator it reuses, which is at least two groups earlier.
 constexpr int64_t heads_in_accumulators(int64_t heads, int64_t accumulators) {
   return accumulators >= heads ? heads : std::max<int64_t>(1, accumulators / 3);
 }

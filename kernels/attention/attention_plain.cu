@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(threads)
     const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
     const bool is_first = h == blockIdx.y * group;
     if (!of_keys || is_first) {
-      if (!is_first) sync_threads();  // the sums of the head before are written
+      if (!is_first) sync_threads();  // the sums of the previous head are written
       clear(sums, (of_keys ? 2 : 1) * tile * D);
       if (threadIdx.x < tile) excess[threadIdx.x] = 0;
     }
@@ -228,11 +228,9 @@ __global__ void __launch_bounds__(threads)
 // Returns the shared memory of a block with the sums of `tensors` tensors.
 int64_t shared_bytes(Queue queue, const char* name, int64_t fixed, int64_t tensors, int64_t D) {
   const int64_t of_a_column = tensors * tile * static_cast<int64_t>(sizeof(float)), all = queue.chip.shared_memory;
-  CHECK(
-      fixed + D * of_a_column <= all,
-      "{}: head size {}; a block of this GPU has {} bytes of shared memory, which hold heads of {} at most: take more "
-      "heads",
-      name, D, all, (all - fixed) / of_a_column);
+  CHECK(fixed + D * of_a_column <= all,
+        "{}: head size {}; a block of this GPU has {} bytes of shared memory, enough for heads of {}: use more heads",
+        name, D, all, (all - fixed) / of_a_column);
   return fixed + D * of_a_column;
 }
 }  // namespace

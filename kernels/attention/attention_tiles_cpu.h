@@ -1,4 +1,4 @@
-// The CPU's two passes of attention share this: tiles of one head's rows, the products of tiles that skip what the mask
+// Shared by both CPU passes of attention: tiles of one head's rows, the products of tiles that skip what the mask
 // hides, the mask, and dropout.
 #pragma once
 
@@ -26,8 +26,9 @@ struct HeadDims {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
 };
 
-// The rows of one head in a tensor of any type: row t has D elements from the index `first` + t * `stride` on. They are
-// loaded and stored in tiles, right before the first and after the last use, so that a tile stays in the first cache.
+// The rows of one head in a tensor of any type: row t has D elements, from index `first` + t * `stride` on. Rows are
+// loaded right before their first use and stored right after their last, a tile at a time, so that a tile stays in the
+// first cache.
 struct HeadRows {
   const Tensor& tensor;
   int64_t first, stride;
@@ -49,7 +50,7 @@ struct HeadRows {
       for (int64_t c = D; c < width; c++) target[c] = 0;
     });
   }
-  // Asks for the memory of a row that is stored soon.
+  // Prefetches the memory of a row that is stored soon.
   void prefetch(int64_t t, const HeadDims& s) const {
     each(t, 1, [D = s.D](int64_t, const auto* row) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(*row));
@@ -101,7 +102,8 @@ inline int64_t keys_seen(int64_t end, int64_t first_key) {
   return std::min(key_tile, round_up(end - first_key, vector_floats));
 }
 
-// Computes scores (rows, key_tile) = q k^T for the tile of keys at `key`; q and scores are those of the query `first`.
+// Computes scores (rows, key_tile) = q k^T for the tile of keys at `key`. The rows of q and scores start at query
+// `first`.
 inline void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t first,
                       int64_t rows, int64_t key) {
   by_blocks(0, rows, [&](int64_t r, int64_t n) {
@@ -127,8 +129,8 @@ struct DocumentStarts {
   int64_t of(int64_t query) const { return first ? first[query] : 0; }
 };
 
-// Makes those scores of a row -infinity whose keys its query does not see: keys of documents before its own, and keys
-// after itself. It writes whole vectors, because a vector that is read right after shorter writes waits for them.
+// Sets those scores of a row to -infinity whose keys its query does not see: keys of earlier documents, and later keys.
+// It writes whole vectors, because a vector load right after shorter stores waits for them.
 inline void mask(float* row, int64_t keys, const DocumentStarts& starts, int64_t query, int64_t first_key) {
   static constexpr auto table = [] {  // key_tile zeros with -infinity on both sides
     std::array<float, 3 * key_tile> all{};

@@ -9,15 +9,16 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpTiles {
-  static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
-                                              // after it, divided by eight
+  static constexpr int row_elements =
+      D +
+      8;  // elements from row to row; where units change places, from a row to the eighth after it, divided by eight
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(E)}; }
   template <int>
   __device__ static int at(int row, int column) {
     return row * row_elements + column;
   }
 
-  // Multiplies a with the two right factors that one matrix load brings.
+  // Multiplies a with the two right factors of one matrix load.
   __device__ static void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],
                                           const unsigned (&b)[4]) {
     const unsigned b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
@@ -70,9 +71,9 @@ struct WarpTiles {
   }
 };
 
-// Host: returns the largest tile of the other side, 64 rows, half of that and so on, with which `blocks` blocks fit on
-// an SM, or one block fewer if none does. `most` is the shared memory of a block alone; the system takes one more KiB
-// for each of several (CUDA C++ Programming Guide, "Compute Capabilities").
+// Host: returns the largest tile of the other side (64 rows, half of that and so on) with which `blocks` blocks fit on
+// an SM, or one block fewer if no tile is small enough. `most` is the shared memory of a single block; with several,
+// the system takes one more KiB for each (CUDA C++ Programming Guide, "Compute Capabilities").
 template <class Bytes>
 constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
   for (; blocks > 0; blocks--)
@@ -81,7 +82,8 @@ constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
   return 0;
 }
 
-// Host: calls f(rows) with a constant, by shared memory: of compute capability 8.6, 8.9 and 12.0, 8.0, or 9.0 and 10.0.
+// Host: calls f(rows) with a constant, by the shared memory of compute capability 8.6, 8.9 and 12.0; 8.0; or 9.0 and
+// 10.0.
 template <int blocks, int fewest, class Bytes, class F>
 void with_rows(const Queue& queue, Bytes, F&& f) {
   const auto with_memory = [&](auto most) {

@@ -17,8 +17,8 @@ void expect_cache(const Op& op) {
         "{}: cache has shape {}, expected (2 * slots, K, T, D)", op.name, cache.shape().str());
   const int64_t K = cache.shape()[1], D = cache.shape()[3], H = heads_of(cache, qkv);
   CHECK(H > 0 && H % K == 0 && qkv.cols() == (H + 2 * K) * D,
-        "{}: qkv has {} columns, which are no multiple of {} key-value heads of {}, and their keys and values", op.name,
-        qkv.cols(), K, D);
+        "{}: qkv has {} columns, which is not a multiple of {} key-value heads of {}, and their keys and values",
+        op.name, qkv.cols(), K, D);
   expect(op.name, "rows", op.rows, DType::i32, {qkv.rows(), 2});
 }
 }  // namespace

@@ -1,5 +1,6 @@
-// A block computes one head of a row. Its warps divide the keys: first each computes its keys' scores, which stay in
-// shared memory; then the softmax; then each its keys' share of the output, which are added in the order of the warps.
+// A block computes one head of a row. Its warps divide the keys. First each computes the scores of its keys, which stay
+// in shared memory; then comes the softmax; then each computes its keys' share of the output. The shares are added in
+// the order of the warps.
 #include <cmath>
 
 #include "kernels/attention/cached_attention.h"
@@ -10,9 +11,9 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 128, warps = threads / warp_size;
 
-// The sizes of a cache. It holds a row whose slot and position exist.
+// The sizes of a cache.
 struct CacheSizes {
-  int64_t slots, K, T, D, H;  // H: of the rows
+  int64_t slots, K, T, D, H;  // H: heads of the rows
   __device__ int64_t width() const { return (H + 2 * K) * D; }
   __device__ bool holds(int64_t slot, int64_t position, int64_t longest) const {
     return 0 <= slot && slot < slots && 0 <= position && position < longest;
@@ -106,7 +107,7 @@ void run(Queue queue, const CachedAttention& op) {
   const int64_t shared = (warps * sizes.D + op.longest) * static_cast<int64_t>(sizeof(float));
   CHECK(
       shared + 1024 <= queue.chip.shared_memory,
-      "cached_attention over {} positions: their scores take {} bytes of shared memory, and a block of this GPU has {}",
+      "cached_attention over {} positions: their scores take {} bytes of shared memory, but a block of this GPU has {}",
       op.longest, shared, queue.chip.shared_memory);
   with_compute_type(op.cache.dtype(), [&](auto tag) {
     using E = decltype(tag);

@@ -11,11 +11,11 @@
 
 namespace megalith {
 
-// Keeps the keys and values of each row in its slot at its position. No two rows have the same slot and position. f32,
-// bf16 or f16.
+// Stores the keys and values of each row at its slot and position. No two rows may have the same slot and position.
+// f32, bf16 or f16.
 struct KeepKeysValues {
   static constexpr const char* name = "keep_keys_values";
-  Tensor cache;  // those of the rows are written
+  Tensor cache;  // the rows' slots and positions are written
   Tensor qkv;    // (N, (H + 2K) * D): row = q of all heads, then k, then v
   Tensor rows;   // (N, 2) i32
 };

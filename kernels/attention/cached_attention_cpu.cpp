@@ -25,7 +25,7 @@ float dot(const E* a, const E* b, int64_t n) {
   return sum;
 }
 
-// Computes one head of one row over `n` keys; scores and sums are scratch for n and D.
+// Computes one head of one row over `n` keys. `scores` and `sums` are scratch of n and D floats.
 template <class E>
 void attend(E* out, const E* q, const E* k, const E* v, int64_t n, int64_t D, float* scores, float* sums) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(D));

@@ -13,7 +13,8 @@ Rotation make_rotation(int64_t pairs, double base, const RotaryScaling& scaling)
   Rotation rotation{.pairs = pairs};
   for (int64_t i = 0; i < pairs; i++) {
     double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(pairs));
-    const double waves = scaling.original_context * frequency / (2 * std::numbers::pi);  // in the original context
+    const double waves =
+        scaling.original_context * frequency / (2 * std::numbers::pi);  // waves in the original context
     if (scaling.factor != 1 && waves < scaling.high) {
       const double kept = waves < scaling.low ? 0 : (waves - scaling.low) / (scaling.high - scaling.low);
       frequency *= (1 - kept) / scaling.factor + kept;

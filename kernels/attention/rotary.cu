@@ -1,4 +1,4 @@
-// A thread turns the same features of a few heads of a row, so that it makes their angle once.
+// A thread turns the same features of several heads of a row, so that it computes their angle once.
 #include "kernels/attention/rotary.h"
 #include "kernels/loops/device_cuda.h"
 
@@ -7,9 +7,9 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 256, heads_each = 4;
 
-// The sizes of a pass, and where its rows stand.
+// The sizes of a pass, and the positions of its rows.
 struct Rows {
-  int64_t N, T, heads, D, width;  // of q and k together; from row to row
+  int64_t N, T, heads, D, width;  // heads: of q and k together; width: from row to row
   const int32_t *starts, *rows;
 
   __device__ int64_t position(int64_t n) const { return rows ? rows[2 * n + 1] : n % T - (starts ? starts[n] : 0); }

@@ -15,7 +15,7 @@ namespace megalith {
 struct Rotation {
   static constexpr int64_t most_pairs = 128;
   int64_t pairs = 0;             // P
-  uint64_t turns[most_pairs]{};  // of frequency i
+  uint64_t turns[most_pairs]{};  // frequency i
 };
 
 // Llama 3's way to a longer context: frequencies whose waves are longer than original_context / low are divided by
@@ -28,27 +28,28 @@ struct RotaryScaling {
 // Frequency i is base^(-i / pairs), scaled; 1 <= pairs <= most_pairs.
 Rotation make_rotation(int64_t pairs, double base, const RotaryScaling& scaling);
 
-// The angle of row n of a pass: its position is n % T, with document starts (attention.h) n % T - starts[n], or where
-// `rows` (cached_attention.h) is given rows[n][1].
+// Positions of the rows of a pass. Row n is at n % T; with document starts (attention.h) at n % T - starts[n]; with
+// `rows` (cached_attention.h) at rows[n][1].
 struct RowPositions {
   Tensor starts{}, rows{};
 };
 
-// Turns q and k by the angles of their rows; v stays.
+// Turns q and k by the angles of their rows; v is unchanged.
 struct Rotate {
   static constexpr const char* name = "rotate";
   Tensor qkv;  // (N, (H + 2K) D), as AttentionForward takes it, in place; f32, bf16 or f16
   AttentionDims dims;
   Rotation rotation;
   RowPositions positions;
-  // False: by the opposite angles, which is the adjoint: it makes the gradient of the turned q and k that of q and k.
+  // False: turns by the opposite angles. This is the adjoint: it maps the gradient of the turned q and k to that of q
+  // and k.
   bool forward;
 };
 
 struct Turn {
   float cos, sin;
 };
-// Returns cosine and sine of so many 2^-32 turns, to about 1e-7: Taylor series of the distance from the nearest
+// Returns cosine and sine of `phase` * 2^-32 turns, to about 1e-7: Taylor series of the distance from the nearest
 // quarter.
 constexpr Turn turn_of(uint32_t phase) {
   const uint32_t quarter = (phase + (1u << 29)) >> 30;

@@ -1,4 +1,5 @@
-// The microbatch's part of a Dropout mask: kernel arguments, or in a replayed launch device memory (Dropout::drawn).
+// The part of a Dropout mask that changes with the microbatch: kernel arguments or, in a replayed launch, device memory
+// (Dropout::drawn).
 #pragma once
 
 #include "kernels/elementwise/dropout.h"
@@ -20,7 +21,7 @@ struct Drawn {
     }
   }
 
-  // Reads the memory, if there is any.
+  // Reads the device memory, if the mask has any.
   __device__ void read() {
     if (!memory) return;
     first_row += drawn_number(memory, 0);

@@ -22,10 +22,10 @@ struct Dropout {
   int64_t step = 0;
   int32_t site = 0;          // which dropout of the model, e.g. 3 * layer + k
   int64_t first_row = 0;     // global row (sample * T + position) of the tensor's first row
-  int64_t first_column = 0;  // likewise, of the op dropout() alone: where ranks have parts of the columns
-  // The values that change with the microbatch, in memory of the op's world, for replayed launches (launch_graph.h): (1
-  // + sites, 2) i32, each row a 64-bit number, its low half first. Row 0 is added to first_row, row 1 + site is the key
-  // instead of seed and step. Empty: the members above are complete.
+  int64_t first_column = 0;  // likewise for columns, where ranks have parts of them; only ApplyDropout reads it
+  // The values that change with the microbatch, in memory of the op's device, for replayed launches (launch_graph.h):
+  // (1 + sites, 2) i32, each row a 64-bit number with its low half first. Row 0 is added to first_row; row 1 + site
+  // replaces seed and step as the key. Empty: the members above are complete.
   Tensor drawn{};
 
   bool active() const { return p > 0; }
@@ -37,7 +37,7 @@ inline uint64_t dropout_key(const Dropout& d) {
 }
 inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
 
-// Checks an argument of op `op`; FAILs with the op's name.
+// Checks an argument of op `op`. Errors name the op.
 inline void expect_dropout(const char* op, const Dropout& d) {
   CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);
   if (d.drawn.empty()) return;
@@ -45,13 +45,13 @@ inline void expect_dropout(const char* op, const Dropout& d) {
   CHECK(d.site + 1 < d.drawn.rows(), "{}: drawn has {} sites, so there is no site {}", op, d.drawn.rows() - 1, d.site);
 }
 
-// Writes, on the host, the `drawn` of the microbatch whose first row is d's.
+// Writes `drawn`, on the host, for the microbatch whose first row is d's.
 void write_drawn(Tensor drawn, const Dropout& d);
 constexpr uint64_t drawn_number(const int32_t* drawn, int64_t row) {
   return uint64_t{static_cast<uint32_t>(drawn[2 * row + 1])} << 32 | static_cast<uint32_t>(drawn[2 * row]);
 }
 
-// y = mask * x / (1 - p), forward and backward. On GPUs the masks are the CPU's.
+// y = mask * x / (1 - p), forward and backward. GPUs draw the same masks as the CPU.
 struct ApplyDropout {
   static constexpr const char* name = "dropout";
   Tensor y;  // (N, C), written; may be x's memory

@@ -1,4 +1,4 @@
-// Dropout's mask, drawn row by row, and the rows of a residual with dropout.
+// Draws dropout's mask row by row, and computes the rows of a residual with dropout.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class DropoutMask {
  private:
   static constexpr int64_t blocks = 16, batch = 4 * blocks;
 
-  // Runs philox() for 16 consecutive counters side by side, so that the rounds are vectorized.
+  // Runs philox() for 16 consecutive counters at once, so that the rounds are vectorized.
   void draw_batch(float* factors, uint64_t row, uint64_t group) const {
     const uint32_t threshold = threshold_;
     const float scale = scale_;

@@ -1,5 +1,5 @@
-// Dropout's mask for kernels over rows. One Philox block serves four columns that lie 16 apart, so a thread takes four
-// runs of n neighbours, each 16 columns from the previous, and draws each block once.
+// Dropout's mask for kernels over rows. One Philox block serves four columns that are 16 apart. A thread therefore
+// takes four runs of n neighbours, each 16 columns after the previous one, and draws each block once.
 #pragma once
 
 #include "kernels/elementwise/drawn_cuda.h"
@@ -7,7 +7,7 @@
 
 namespace megalith::cuda {
 
-// A kernel's argument.
+// Dropout's mask as a kernel argument.
 struct DropoutMask {
   Drawn drawn;
   uint32_t threshold;
@@ -40,7 +40,7 @@ __device__ constexpr int64_t masked_column(int64_t i) {
   return i / each * mask_runs::group + i % each * n;
 }
 
-// Sets factors[run][k] to 0 or 1 / (1 - p) for column c + 16 * run + k of the row; c comes from masked_column.
+// Sets factors[run][k] to 0 or 1 / (1 - p) for column c + 16 * run + k of the row. masked_column returns c.
 template <int n>
 __device__ void draw(float (&factors)[mask_runs::count][n], const DropoutMask& mask, int64_t row, int64_t c) {
   const uint64_t counter = static_cast<uint64_t>(c / mask_runs::group * mask_runs::apart + c % mask_runs::apart);
@@ -81,7 +81,7 @@ __device__ inline float draw_one(const DropoutMask& mask, int64_t row, int64_t c
   using namespace mask_runs;
   const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row),
                                    static_cast<uint64_t>(c / group * apart + c % apart));
-  const auto word = c % group / apart;  // indexing would put the words into local memory
+  const auto word = c % group / apart;  // an index known only at run time would put the words into local memory
   const uint32_t mine = word < 2 ? (word < 1 ? words[0] : words[1]) : (word < 3 ? words[2] : words[3]);
   return mine < mask.threshold ? 0.0f : mask.scale;
 }

@@ -109,7 +109,7 @@ void copy_as(Queue queue, const Tensor& y, const Tensor& x) {
   });
 }
 
-// Converts in parts if one is the front of the other's memory.
+// Converts in parts if one tensor is the front of the other's memory.
 template <class To, class From>
 void convert_parts(Queue queue, const Tensor& y, const Tensor& x) {
   if (y.raw() != x.raw()) return copy_as<To, From>(queue, y, x);
@@ -173,10 +173,10 @@ void run(Queue queue, const Add& op) {
   with_compute_type(op.y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, op.y, op.x); });
 }
 
-// --- Sums of all elements in f64, in two launches: each block writes one, then one block adds them.
+// --- Sums of all elements in f64, in two launches: each block writes one sum, then one block adds them.
 
 namespace {
-// Reads in fours, as vectors or not, so that the order does not depend on x's alignment.
+// Reads in groups of four, as vectors or not, so that the order does not depend on x's alignment.
 template <bool squares, bool vectors>
 __global__ void __launch_bounds__(threads) sum_kernel(double* partial, const float* x, int64_t count) {
   const auto term = [](float v) { return squares ? double{v} * double{v} : double{v}; };
@@ -217,7 +217,7 @@ void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x,
   launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
 }
 
-// Draws as elementwise_cpu.cpp does, one element a thread: it runs once in a training.
+// Draws as elementwise_cpu.cpp does, one element a thread. It runs once in a training.
 __global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream,
                                                          int64_t begin, double deviation, Columns columns) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;

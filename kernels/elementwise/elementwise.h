@@ -26,10 +26,10 @@ struct Copy {
 struct Add {
   static constexpr const char* name = "add";
   Tensor y;  // accumulates; f32, bf16, f16 or f64
-  Tensor x;  // of y's dtype
+  Tensor x;  // same dtype as y
 };
 
-// The sum of the rows of x, added in f32 in order.
+// y = the sum of the rows of x, added in f32 in order.
 struct SumRows {
   static constexpr const char* name = "sum_rows";
   Tensor y;  // (n) f32 or bf16; written, or accumulates if `add`
@@ -53,8 +53,8 @@ struct AccumulateSquareSum {
 };
 
 // y[i] = std * normal(index in the whole parameter), a pure function of (seed, stream, index), so that any range of any
-// split can be initialised anywhere. y is elements [begin, begin + y.numel()) of the flattened (rows, columns.count)
-// matrix of these columns of a (rows, columns.total) one; with all columns or none given, the index is begin + i. GPUs
+// split can be initialised anywhere. y holds elements [begin, begin + y.numel()) of the flattened (rows, columns.count)
+// part of a (rows, columns.total) matrix. With all columns, or if no columns are given, the index is begin + i. GPUs
 // use the CPU's random words; their log, sin and cos in f64 may make a number differ in the last bit.
 struct NormalFill {
   static constexpr const char* name = "normal_fill";

@@ -28,7 +28,7 @@ void convert(Tensor y_, Tensor x_) {
   });
 }
 
-// Converts in parts if one is the front of the other's memory.
+// Converts in parts if one tensor is the front of the other's memory.
 template <class To, class From>
 void convert_parts(Tensor y, Tensor x) {
   if (y.raw() != x.raw()) return convert<To, From>(y, x);
@@ -81,7 +81,7 @@ double block_sum(const float* x, int64_t n, F&& f) {
   parallel_for(blocks, size, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block++) {
       const int64_t first = block * size, last = std::min(first + size, n);
-      // Many sums side by side: a single one would wait for its previous addition.
+      // Many sums at once: a single one would wait for its previous addition.
       constexpr int64_t width = 32;
       double sums[width] = {};
       int64_t i = first;

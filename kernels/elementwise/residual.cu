@@ -1,5 +1,5 @@
 // Dropout, and residuals with dropout. A thread takes four runs of a row: as the mask is drawn (dropout_cuda.h), or,
-// without one, so that the lanes of a warp lie side by side in each.
+// without a mask, so that the lanes of a warp are neighbours in each run.
 #include "kernels/elementwise/dropout_cuda.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/residual.h"
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-// Where the columns do not begin with a group of the mask: an element a thread.
+// Used where the columns do not begin with a group of the mask: one element a thread.
 template <class T>
 __global__ void __launch_bounds__(threads)
     dropout_any_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask given, int64_t first_column) {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(threads)
 template <class T, class R, int n, bool masked>
 __global__ void __launch_bounds__(threads)
     forward_kernel(R* y, const R* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
-  const int64_t next = masked ? apart : masked_threads<n>(C) * n;  // from a thread's run to its next
+  const int64_t next = masked ? apart : masked_threads<n>(C) * n;  // distance between a thread's runs
   with_runs<n>(N, C, [&](int64_t row, int64_t drawn, int64_t thread) {
     const int64_t first = masked ? drawn : thread * n;
     Vector<R, n> input[count];
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads)
     for (int run = 0; run < count; run++) {
       const int64_t c = first + apart * run;
       if (c >= C) continue;
-      // The bias has dh's gradient, rounded as it is there.
+      // The gradient of the bias is the sum of dh as it is rounded there.
       Vector<T, n> result;
       for (int k = 0; k < n; k++) {
         if constexpr (masked)
@@ -143,7 +143,7 @@ void run(Queue queue, const ApplyDropout& op) {
   const int64_t N = op.x.rows(), C = op.x.cols();
   if (N * C == 0) return;
   with_residual_types(op.y.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
-    if constexpr (std::is_same_v<T, R>)  // masks of a residual begin with a group
+    if constexpr (std::is_same_v<T, R>)  // a residual's masks begin with a group
       if (op.dropout.first_column % group != 0)
         return launch(queue, {op.name, blocks_for(N * C, threads), threads}, dropout_any_kernel<T>, op.y.data<T>(),
                       op.x.data<T>(), N, C, mask_of(op.dropout), op.dropout.first_column);

@@ -5,7 +5,7 @@
 namespace megalith {
 
 namespace {
-constexpr int64_t tile = 32;  // rows and columns that a GPU's block turns over
+constexpr int64_t tile = 32;  // rows and columns of the tile that a GPU's block transposes
 
 Cost of_moving(double bytes) { return {.bytes = bytes, .kind = Cost::Kind::update}; }
 }  // namespace

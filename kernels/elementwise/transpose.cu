@@ -1,4 +1,4 @@
-// A block turns over a tile of 32 x 32 elements in shared memory, so that rows are read and written side by side.
+// A block transposes a tile of 32 x 32 elements in shared memory, so that reads and writes both go along rows.
 #include "kernels/elementwise/transpose.h"
 #include "kernels/loops/device_cuda.h"
 
@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(threads) transpose_kernel(T* y, const T* x, in
     if (first_col + i < cols && first_row + lane < rows) y[(first_col + i) * rows + first_row + lane] = tile[lane][i];
 }
 
-// Block (x, y) has the tile of row y and column x, where that is in a panel; it also writes the tile's transpose, where
-// that is in none.
+// Block (x, y) copies the tile of row y and column x if a panel holds it. It also writes the tile's transpose to the
+// place that no panel holds.
 template <class T>
 __global__ void __launch_bounds__(threads) join_panels_kernel(T* y, const T* panels, Panels p) {
   __shared__ T tile[side][side + 1];
@@ -42,7 +42,6 @@ __global__ void __launch_bounds__(threads) join_panels_kernel(T* y, const T* pan
     if (first_row + lane < p.size) y[(first_col + i) * p.size + first_row + lane] = tile[lane][i];
 }
 
-// Elements are moved as bits.
 template <class F>
 void with_bits_of(DType type, F&& f) {
   if (size_of(type) == 2)

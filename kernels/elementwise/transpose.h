@@ -1,6 +1,6 @@
-// Transposes, and symmetric matrices of which only the lower half is computed, by panels: panel p has the rows
-// [p rows, (p + 1) rows) of the matrix, and of each the columns up to the panel's last row. A product x x^T by panels
-// takes (1 + 1 / count) / 2 of the whole product's operations.
+// Transposes, and symmetric matrices of which only the lower half is computed, by panels. Panel p has rows [p rows, (p
+// + 1) rows) of the matrix, and in each row the columns up to the panel's last row. A product x x^T by panels takes (1
+// + 1 / count) / 2 of the whole product's operations.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace megalith {
 
-// The panels of a symmetric matrix (size, size), one behind the other in memory. The last may have fewer rows.
+// The panels of a symmetric matrix (size, size), one after the other in memory. The last may have fewer rows.
 struct Panels {
-  int64_t size = 0, rows = 1;  // rows: of a panel, a multiple of 32 unless there is one panel
+  int64_t size = 0, rows = 1;  // rows of a panel, a multiple of 32 unless there is only one panel
 
   constexpr int64_t count() const { return (size + rows - 1) / rows; }
   constexpr int64_t first_row(int64_t p) const { return p * rows; }
@@ -21,9 +21,8 @@ struct Panels {
   constexpr int64_t numel() const { return offset(count() - 1) + (size - first_row(count() - 1)) * size; }
 };
 
-// The panels by which a product of this type is computed. With fewer rows a panel costs more than its half saves, as
-// products do that do not fill a processor: GPUs' tensor cores, where products are in bf16, want more rows than what
-// computes in f32.
+// The panels by which a product of this type is computed. Panels with few rows cost more than skipping the other half
+// saves, since such products do not fill the processor. GPUs' tensor cores (bf16) need more rows than products in f32.
 constexpr Panels panels_of(int64_t size, DType type) {
   return {.size = size, .rows = std::min<int64_t>(size, type == DType::f32 ? 128 : 1024)};
 }

@@ -5,7 +5,7 @@
 namespace megalith::cpu {
 
 namespace {
-constexpr int64_t side = 32;  // of the squares that are turned over in the first cache
+constexpr int64_t side = 32;  // side of the squares that are transposed in the first cache
 
 // to[c * to_stride + r] = from[r * from_stride + c] for `rows` r and `cols` c.
 template <class T>

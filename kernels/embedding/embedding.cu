@@ -1,6 +1,7 @@
-// Forward: a warp per row. Backward: rows are sorted by token and summed in chunks of that order; a token whose rows
-// lie in several chunks has a partial sum from each, added in order. Positions need no sort if each sequence has each
-// once: the rows of a position lie T apart. With a document mask the rows are sorted by position as well.
+// Forward: a warp per row. Backward: rows are sorted by token and summed in chunks of that order. A token whose rows
+// are in several chunks has a partial sum from each, and these are added in order. Positions need no sort if every
+// sequence has each position once: the rows of a position are T apart. With a document mask the rows are sorted by
+// position as well.
 #include <algorithm>
 #include <cmath>
 
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(threads)
 // --- Rows sorted by token or position.
 
 struct Keyed {
-  int32_t key, row;  // key: the token's row of the table, part.count if it is not held, or the position
+  int32_t key, row;  // key: the token's row of the table (part.count if it is not held), or the position
 };
 
 constexpr int sort_threads = 1024, sort_warps = sort_threads / warp_size, digit_bits = 8, digits = 1 << digit_bits;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(sum_threads)
     for (int step = 0; step < steps; step++) {
       if (first + step >= end) continue;
       const int32_t key = at[step].key;
-      if (key == none) return;  // nor is any after it held
+      if (key == none) return;  // this token is not held, and neither is any after it
       for (int k = 0; k < n; k++) sum[k] += to_float(d[step][k]);
       const bool last = first + step + 1 == end;
       if (!last && sorted[first + step + 1].key == key) continue;
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(sum_threads)
 template <class T, int n>
 __global__ void __launch_bounds__(threads)
     position_sums_kernel(float* dwpe, const T* dy, int64_t N, int64_t C, int64_t length) {
-  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;  // in the first sequence
+  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;  // this thread's columns in the first sequence
   if (i >= length * C) return;
   Vector<float, n> sum;
   for (int k = 0; k < n; k++) sum[k] = 0;
@@ -244,7 +245,7 @@ __device__ inline int64_t first_of(const Keyed* sorted, int64_t N, int64_t key) 
   return begin;
 }
 
-// The same for any number of rows at a position; `sorted` is by position.
+// As above for any number of rows at a position. `sorted` is sorted by position.
 template <class T, int n>
 __global__ void __launch_bounds__(threads)
     document_position_sums_kernel(float* dwpe, const T* dy, const Keyed* sorted, int64_t N, int64_t C, int64_t length) {
@@ -275,7 +276,7 @@ void run(Queue queue, const EmbeddingBackward& op) {
   const int64_t N = op.dy.rows(), C = op.dy.cols();
   if (N * C == 0) return;
   CHECK(op.part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", op.name, op.part.count);
-  // The workspace holds two lists of rows, and two partial sums a chunk.
+  // The workspace holds two lists of rows, and two partial sums for each chunk.
   const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
   const int64_t most_chunks = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
   CHECK(most_chunks > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch",

@@ -1,12 +1,11 @@
-// Token and position embedding of GPT-2:  y[b, t] = wte[tokens[b, t]] + wpe[t].
-//
-// With a document mask each document has its own positions: starts (B, T) i32 is the start of each token's document in
-// its sequence, 0 <= starts[b, t] <= t, and wpe[t - starts[b, t]] is added. An empty tensor means all zeros.
-//
-// A model whose positions are elsewhere (rotary.h) has no wpe, an empty tensor, and nothing is added.
+// Token and position embedding of GPT-2:  y[b, t] = wte[tokens[b, t]] + wpe[t]. With a document mask each document has
+// its own positions: starts (B, T) i32 is the start of each token's document in its sequence, 0 <= starts[b, t] <= t,
+// and wpe[t - starts[b, t]] is added. Empty starts mean all zeros. A model with other positions (rotary.h) has an empty
+// wpe, and nothing is added.
 //
 // The table may be one part of the vocabulary (vocabulary.h). A row whose token is not held is all 0, without its
-// position: each row is nonzero in one part, so y summed over the parts is exactly the whole y. The op does not sum.
+// position: each row is nonzero in exactly one part, so summing y over the parts gives the exact whole y. The op does
+// not sum.
 #pragma once
 
 #include "kernels/stream/stream.h"
@@ -27,10 +26,10 @@ struct EmbeddingForward {
   Tensor starts{};  // (B, T) i32, or empty
 };
 
-// Threads change no bit.
+// The bits do not depend on the number of threads.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
-  // Either may be empty.
+  // Either gradient may be empty.
   Tensor dwte{};  // (at least part.count, C) f32: the rows whose tokens are held accumulate
   Tensor dwpe{};  // (at least T, C) f32: all rows accumulate, so that every part has the complete dwpe
   Tensor dy;      // (N, C), f32, bf16 or f16: the whole gradient

@@ -1,5 +1,5 @@
-// A queue for ops of the cuda world, with its stream on the selected GPU, its workspace and its GEMM library. Each
-// Stream has one, which outlives it. Error: a build without CUDA.
+// A queue for ops on the selected GPU, with its stream, its workspace and its GEMM library. Each Stream has one, which
+// outlives it. Error: a build without CUDA.
 #pragma once
 
 #include "kernels/linear/gemm_cuda.h"
@@ -12,7 +12,7 @@ class DeviceQueue {
  public:
   DeviceQueue() : stream_(device::make_stream(false)) {}
 
-  // Memory that the plan does not count.
+  // Workspace memory, which the plan does not count.
   static constexpr int64_t bytes = cuda::workspace_bytes;
 
   static cuda::Chip chip_of(const device::Properties& gpu) { return {gpu.major, gpu.shared_memory}; }

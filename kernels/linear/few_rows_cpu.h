@@ -1,6 +1,6 @@
-// y (M, N) = x (M, K) w^T + b for few rows x, as in generation token by token: each weight is read once and used M
-// times, so memory is the limit. A row and output has a vector of sums, added at the end, whatever M is and however
-// threads divide the outputs: a row's bits do not depend on the other rows.
+// y (M, N) = x (M, K) w^T + b for few rows x, as in generation token by token. Each weight is read once and used M
+// times, so memory bandwidth is the limit. Each row and output has a vector of sums, added at the end, whatever M is
+// and however threads divide the outputs: a row's bits do not depend on the other rows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace megalith::cpu {
 
-// The library's GEMM is faster beyond this.
+// With more rows the library's GEMM is faster.
 constexpr int64_t few_rows = 8;
 
 // Computes outputs [0, Outputs) of rows [0, Rows).

@@ -1,4 +1,4 @@
-// A build without CUDA.
+// The GEMM library of a build without CUDA.
 #include "kernels/linear/gemm_cuda.h"
 #include "kernels/system/check.h"
 

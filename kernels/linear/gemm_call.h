@@ -84,7 +84,7 @@ inline GemmCall gemm_call(const LinearBackwardInputGelu& op) {
   return call;
 }
 
-// Without the bias gradient.
+// This call leaves out the bias gradient.
 inline GemmCall gemm_call(const LinearBackwardWeight& op) {
   return {.a = op.dy.raw(),
           .b = op.x.raw(),

@@ -16,7 +16,7 @@
 namespace megalith::cpu {
 
 namespace {
-// Returns false on other processors than x86-64, where the library gives these bits other meanings.
+// Returns false on processors other than x86-64, where the library gives these bits other meanings.
 bool has_isa([[maybe_unused]] dnnl::cpu_isa wanted) {
 #if defined(__x86_64__)
   return (unsigned(dnnl::get_effective_cpu_isa()) & unsigned(wanted)) == unsigned(wanted);
@@ -41,7 +41,7 @@ bool has_fast_bf16() {
 
 bool rows_keep_their_bits() { return has_isa(dnnl::cpu_isa::avx512_core); }
 
-// One primitive a shape, for whole matrices and all threads.
+// One primitive for each shape, for whole matrices and all threads.
 struct Gemm::Primitives {
   using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType>;
   struct Prepared {
@@ -59,7 +59,7 @@ struct Gemm::Primitives {
     return {{rows, cols}, element, strides};
   }
 
-  // Returns nothing if the library has no such product on this processor. oneDNN 2 has a description before the
+  // Returns no primitive if the library has no such product on this processor. oneDNN 2 has a description before the
   // primitive's; oneDNN 3 merged the two.
   template <class... Matrices>
   dnnl::matmul::primitive_desc describe(const dnnl::primitive_attr& attributes, const Matrices&... matrices) const {
@@ -115,7 +115,7 @@ struct Gemm::Primitives {
 };
 
 namespace {
-// Makes the library use the calling thread alone; outside of parallel regions it would take all threads.
+// Makes the library use the calling thread only. Outside parallel regions it would use all threads.
 class OneThread {
  public:
   OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -158,7 +158,7 @@ dnnl_status_t run_f32(const GemmCall& call, const GemmTiles::Tile& t) {
   return status;
 }
 
-// The same through f32 copies of A and B, a block of K at a time.
+// Runs a tile through f32 copies of A and B, a block of K at a time.
 template <class T>
 dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::vector<float>& scratch) {
   constexpr int64_t depth = 768;
@@ -197,7 +197,7 @@ dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::v
   return status;
 }
 
-// Returns whether this is a forward pass of few rows, bound by reading the weights: few_rows_cpu.h.
+// Returns whether this is a forward pass of few rows, which is bound by reading the weights: few_rows_cpu.h.
 bool is_few_rows(const GemmCall& call) {
   return call.M <= few_rows && !call.a_transposed && call.b_transposed && !call.accumulate;
 }

@@ -10,12 +10,12 @@
 
 namespace megalith::cpu {
 
-// Returns whether this processor multiplies bf16 faster than f32. Intel's with AVX512-BF16 but without AMX does it at
-// half the rate (measured: 107 and 205 GFLOP/s a core); there, tiles are widened to f32 first.
+// Returns whether this processor multiplies bf16 faster than f32. Intel processors with AVX512-BF16 but without AMX do
+// it at half the rate (measured: 107 and 205 GFLOP/s a core); there, tiles are widened to f32 first.
 bool has_fast_bf16();
 
-// Returns whether a row of a product has the same bits whatever rows are beside it (parallel.tensor_pieces). With
-// AVX-512 it does; with AVX2 the library's order of a sum depends on the number of rows.
+// Returns whether the bits of a product's row are independent of the number of rows (parallel.tensor_pieces). They are
+// with AVX-512; with AVX2 the library's order of summation depends on the number of rows.
 bool rows_keep_their_bits();
 
 // Returns the library's version, "2.6.3".
@@ -26,8 +26,9 @@ const char* vectors_of_ops();
 
 // The tiles of a product of M rows and N columns: about 256 x 768, wide enough that packing costs the library a few
 // percent, small enough that C stays in the second cache, and an even number if there is work for two threads. The last
-// of a row or column may be smaller. Few rows are cut by columns if these are many: 64 x 384 x 128 takes 59 us in one
-// tile, and in two 60 on one thread and 34 on two; 64 x 128 x 512 took 95 in one and 173 in two (AMD EPYC, Zen 4).
+// tile of a row or column may be smaller. Products of few rows and many columns are cut by columns: 64 x 384 x 128
+// takes 59 us in one tile; in two, 60 on one thread and 34 on two. 64 x 128 x 512 took 95 us in one and 173 in two (AMD
+// EPYC, Zen 4).
 class GemmTiles {
  public:
   struct Tile {
@@ -69,8 +70,8 @@ class Gemm {
   void run(const GemmCall& call);
 
  private:
-  struct Primitives;  // for native bf16, cached by shape
-  struct Scratch;     // widened tiles, one a thread
+  struct Primitives;  // native bf16 products, cached by shape
+  struct Scratch;     // widened tiles, one for each thread
   bool native_bf16_;
   std::unique_ptr<Primitives> primitives_;
   std::unique_ptr<Scratch> scratch_;

@@ -31,12 +31,13 @@ class Gemm {
 
   // The library's version, as gemm_library_version() reads it.
   int64_t version() const;
-  // Returns lines on a run with such products: where choices come from, and which table entries are unused and why.
+  // Returns log lines on a run with these products: where choices come from, and which table entries are unused and
+  // why.
   std::vector<std::string> describe(const GemmCounts& products);
 
   // For tuning: the library's kernels for a call, best first, with shape, algorithm, workspace and description.
   std::vector<GemmChoice> candidates(const GemmCall& call, int most);
-  // Runs this kernel, whatever is chosen.
+  // Runs this kernel instead of the chosen one.
   void run(const Queue& queue, const GemmCall& call, const GemmChoice& candidate);
 
  private:

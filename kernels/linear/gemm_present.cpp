@@ -32,7 +32,7 @@ struct Descriptors {
   cublasLtMatmulDesc_t matmul = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // not SUCCESS: there is none
+  cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // not SUCCESS: the library has no kernel
   const GemmChoice* tuned = nullptr;                   // the table entry used, or null
   std::string refused;                                 // why a table entry is not used
 
@@ -71,7 +71,7 @@ cublasLtMatmulAlgo_t algorithm_of(const GemmChoice& choice) {
   return algorithm;
 }
 
-// Returns an attribute of the algorithm, or -1 if the library does not tell it.
+// Returns an attribute of the algorithm, or -1 if the library does not report it.
 int64_t config(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute) {
   int32_t value = 0;
   size_t written = 0;
@@ -97,8 +97,8 @@ std::string words(const GemmShape& s) {
 
 // The library stores by columns, so it computes C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  // The alignments of addresses that the library may assume, in bytes. It has none for an epilogue's vectors, which
-  // kernels access as widely as the result: D stands for them.
+  // The alignments of addresses that the library may assume, in bytes. The library takes no alignment of an epilogue's
+  // vectors; its kernels access them as widely as the result, so D's alignment covers them.
   struct Alignments {
     uint32_t a, b, c, d;
     auto operator<=>(const Alignments&) const = default;
@@ -110,7 +110,7 @@ struct Gemm::Library {
     return {alignment(g.a), alignment(g.b), alignment(g.c), d};
   }
 
-  // A shape's alignment is the least of all; the library is told each.
+  // A shape's alignment is the smallest of all; the library gets each.
   using Key = std::pair<GemmShape, Alignments>;
 
   cublasLtHandle_t handle = nullptr;
@@ -139,7 +139,8 @@ struct Gemm::Library {
     return found == choices.end() ? nullptr : &found->second;
   }
 
-  // Sums of A over K, which is the library's right matrix, go to its bias vector.
+  // The bias gradient sums A over K. Our A is the library's right matrix, so the library calls it the gradient of B's
+  // bias.
   static cublasLtEpilogue_t epilogue(const GemmCall& g) {
     if (g.bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
     if (g.gelu_input) return CUBLASLT_EPILOGUE_DGELU;
@@ -169,8 +170,8 @@ struct Gemm::Library {
     set_pointers(d, g);
   }
 
-  // Parts of K are summed in f32. With a bias K is not split: where N is odd, 13.1 then rounds the sums to 16 bits
-  // before it adds the bias, and again after it (seen on an H100).
+  // Parts of K are summed in f32. K is not split in a product with a bias: where N is odd, 13.1 then rounds the sums to
+  // 16 bits before it adds the bias, and again after it (seen on an H100).
   static cublasLtReductionScheme_t reduction_of(const GemmCall& g) {
     return g.bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   }
@@ -193,7 +194,7 @@ struct Gemm::Library {
     return {status, std::move(found)};
   }
 
-  // Checks whether a table entry can be used. The library, not the entry, says how much workspace it takes.
+  // Checks whether a table entry can be used. The workspace size comes from the library, not from the entry.
   void take_tuned(Descriptors& d, const GemmCall& g, const GemmChoice& choice) {
     cublasLtMatmulHeuristicResult_t checked{};
     const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
@@ -202,7 +203,7 @@ struct Gemm::Library {
     if (status != CUBLAS_STATUS_SUCCESS) {
       d.refused = fmt::format("cuBLASLt does not take its algorithm: {}", cublasLtGetStatusName(status));
     } else if (checked.workspaceSize > static_cast<size_t>(room_for(g))) {
-      d.refused = fmt::format("its algorithm needs a workspace of {} bytes, and there are {}", checked.workspaceSize,
+      d.refused = fmt::format("its algorithm needs a workspace of {} bytes, but there are {}", checked.workspaceSize,
                               room_for(g));
     } else {
       d.algorithm = algorithm;
@@ -223,7 +224,6 @@ struct Gemm::Library {
     }
   }
 
-  // Chooses once for each shape.
   Descriptors& of(const GemmCall& g) {
     const auto [at, added] = cache.try_emplace(Key(shape_of(g), alignments_of(g)));
     if (!added) return at->second;
@@ -258,11 +258,11 @@ int64_t Gemm::room_for(const GemmCall& call) {
   return call.bias_gradient ? workspace_bytes - round_up(call.M * 4, 256) : workspace_bytes;
 }
 
-// cuBLASLt's GELU is the tanh form (PyTorch pull request 104061). Its tanh is not documented, so it is used in bf16
-// only: the error of the GPU's tanh instruction, 2^-11, is as large as the rounding of f16. Fused in the GEMM's kernel
-// it is faster on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang 28168). On other generations it was
-// measured to be a slow second pass (llm.c 338, SGLang 34350), so ours is used. A table overrules this: it has the
-// product with the GELU or only the one without.
+// cuBLASLt's GELU is the tanh form (PyTorch pull request 104061). How exact its tanh is, is not documented, so it is
+// used in bf16 only: the error of the GPU's tanh instruction, 2^-11, is as large as the rounding of f16. Fused in the
+// GEMM's kernel it is faster on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang 28168). On other
+// generations it was measured to be a slow second pass (llm.c 338, SGLang 34350), so our own GELU is used. A table
+// overrides this: it has the product with the GELU or only the one without.
 bool Gemm::fuses(const GemmCall& call) {
   const GemmShape shape = shape_of(call);
   const bool measured = library_->choice_for(shape) != nullptr;
@@ -317,7 +317,7 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
   std::vector<std::string> refusals;
   for (const auto& [wanted, count] : products) {
     GemmShape shape = wanted;
-    // An unfused product for a shape that could be fused.
+    // An unfused product of a shape that could be fused.
     if (!library_->choice_for(shape)) shape.bias_gradient = shape.gelu = false;
     if (!library_->choice_for(shape)) continue;
     tuned++;
@@ -344,11 +344,12 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
         fmt::format("GEMM: the choice for {} is not used, and the library chooses: {}", words(shape), d.refused));
   }
   std::vector<std::string> lines{
-      fmt::format("GEMM: cuBLASLt {}; {} of {} of a step have tuned kernels, the library chooses the others'",
+      fmt::format("GEMM: cuBLASLt {}; {} of {} of a step have tuned kernels, the library chooses the others",
                   gemm_library_version(version()), tuned, counted(products.size(), "shape"))};
   for (const GemmTable& table : library_->other_versions)
-    lines.push_back(fmt::format("GEMM: the choices for {} of {} are cuBLASLt {}'s, and this is {}: not used", table.gpu,
-                                table.date, gemm_library_version(table.library), gemm_library_version(version())));
+    lines.push_back(fmt::format("GEMM: the choices for {} of {} are for cuBLASLt {}, but this is {}: not used",
+                                table.gpu, table.date, gemm_library_version(table.library),
+                                gemm_library_version(version())));
   lines.insert(lines.end(), refusals.begin(), refusals.end());
   return lines;
 }

@@ -1,4 +1,4 @@
-// The fastest kernels of the GEMM library for shapes that `bench_kernels --tune` timed, for one kind of GPU and one
+// The fastest kernels of the GEMM library for shapes that `bench_kernels --tune` timed, for one GPU model and one
 // version of the library. The tables in kernels/linear/gemm_tables/ (see its README) are built into the program.
 #pragma once
 
@@ -13,8 +13,9 @@ namespace megalith {
 struct GemmChoice {
   GemmShape shape;
   std::array<uint64_t, 8> algorithm{};  // cuBLASLt's cublasLtMatmulAlgo_t
-  int64_t workspace = 0;                // bytes, as the library said
-  // For people: the median time, that of the library's first choice, the number timed, and a description of this one.
+  int64_t workspace = 0;                // bytes, as the library reported
+  // For people: the median time, that of the library's first choice, the number of repetitions, and a description of
+  // this kernel.
   double seconds = 0, first_seconds = 0;
   int64_t candidates = 0;
   std::string what;
@@ -34,7 +35,7 @@ struct GemmTable {
 // "13.1.0"
 std::string gemm_library_version(int64_t number);
 
-// JSON, a line for each choice. Error if a text is no such table, with the reason and `name`.
+// As JSON, one line for each choice. Error if a text is not such a table, with the reason and `name`.
 std::string to_text(const GemmTable& table);
 GemmTable read_gemm_table(const std::string& text, const std::string& name);
 

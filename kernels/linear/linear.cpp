@@ -63,7 +63,7 @@ void launch(Stream& s, const LinearBackwardBias& op) {
 }
 
 namespace {
-// Called only if there is a GEMM library.
+// Requires a GEMM library.
 bool sums_bias_gradient(const Stream& s, const LinearBackwardWeight& op) {
   const auto ask = [&](auto queue) { return cuda::sums_bias_gradient(queue, op); };
   if constexpr (has_cuda) return s.world() == World::cuda && ask(s.queue());
@@ -80,7 +80,7 @@ void launch(Stream& s, const LinearBackwardWeight& op) {
   LinearBackwardWeight product = op;
   if (!together) product.db = Tensor();
   GemmShape shape = shape_of(gemm_call(op));
-  shape.bias_gradient = !op.db.empty();  // if the library can fuse it
+  shape.bias_gradient = !op.db.empty();  // set if the library can fuse it
   const double flops = gemm_flops(op.dw, op.dy.rows()) + (together ? numel_of(op.dy) : 0);
   const double bytes = (op.add ? 2 : 1) * bytes_of(op.dw) + 2 * bytes_of(product.db) + bytes_of({op.dy, op.x});
   s.log_gemm(shape);

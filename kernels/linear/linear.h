@@ -19,7 +19,7 @@ struct LinearForward {
   Tensor b{};  // (O); empty: none
 };
 
-// h = x w^T + b, and y = gelu(h) from h as it is stored: GeluForward's bits.
+// h = x w^T + b and y = gelu(h), where gelu reads the stored h: the same bits as GeluForward.
 struct LinearGeluForward {
   static constexpr const char* name = "linear_gelu_forward";
   Tensor y, h;  // (N, O), written
@@ -50,8 +50,9 @@ struct LinearBackwardBias {
   Tensor dy;  // (N, O); f32, bf16 or f16
 };
 
-// dw += dy^T x, or unless `add` = dy^T x without reading dw. Also LinearBackwardBias unless db is empty: as an op of
-// its own, except for shapes whose table (kernels/linear/gemm_table.h) says that the fused product is faster.
+// dw += dy^T x, or without `add`, dw = dy^T x and dw is not read. Also computes LinearBackwardBias unless db is empty:
+// as an op of its own, except for shapes whose table (kernels/linear/gemm_table.h) says that the fused product is
+// faster.
 struct LinearBackwardWeight {
   static constexpr const char* name = "linear_backward_weight";
   Tensor dw;    // (O, I) f32, accumulates or is written
@@ -82,7 +83,7 @@ void run(Queue queue, const LinearBackwardInput& op);
 void run(Queue queue, const LinearBackwardInputGelu& op);
 void run(Queue queue, const LinearBackwardBias& op);
 void run(Queue queue, const LinearBackwardWeight& op);
-// Returns whether to fuse the bias gradient into the weight gradient's product: only then may that be given db.
+// Returns whether to fuse the bias gradient into the weight gradient's product. Only then may that product get db.
 bool sums_bias_gradient(const Queue& queue, const LinearBackwardWeight& op);
 // db += the floats at the beginning of the workspace.
 void finish_bias_gradient(Queue queue, Tensor db);

@@ -45,7 +45,7 @@ void run(Queue queue, const LinearBackwardWeight& op) {
   if (op.db.empty()) return gemm_of(queue).run(queue, call);
   const GemmCall fused = with_bias_gradient(queue, call);
   gemm_of(queue).run(queue, fused);
-  queue.workspace = fused.bias_gradient;  // as one row of partial sums
+  queue.workspace = fused.bias_gradient;  // one row of partial sums
   finish_bias_gradient(queue, op.db);
 }
 

@@ -1,7 +1,7 @@
 // The second matrix of a low-rank adapter (Hu et al., LoRA, arXiv 2106.09685) as a product takes it. An adapter adds
-// scale * B (A x) to the output of a linear layer. Where parts of the output have adapters of their own, as q, k and v
-// in one matrix, one product makes A x of all of them, so B is spread: the rows of part g stand in columns [g r, (g +
-// 1) r), and all else is 0.
+// scale * B (A x) to the output of a linear layer. If several parts of the output have an adapter each, as q, k and v
+// in one matrix, a single product computes A x of all of them, so B is spread: the rows of part g are in columns [g r,
+// (g + 1) r), and all other elements are 0.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace megalith {
 // The parts of the output that have adapters, ascending. B has their rows, one part after the other.
 struct AdaptedRows {
   struct Group {
-    int64_t first = 0, rows = 0;  // of the output
+    int64_t first = 0, rows = 0;  // rows of the output
   };
   static constexpr int most = 3;
   std::array<Group, most> parts{};
@@ -36,7 +36,7 @@ struct SpreadAdapter {
   double scale;
 };
 
-// The adjoint: db is scale * the blocks of dwide that b was spread to.
+// The adjoint: db = scale * the blocks of dwide to which b was spread.
 struct CollectAdapter {
   static constexpr const char* name = "collect_adapter";
   Tensor db;     // (rows, r) f32; written, or accumulates if `add`

@@ -13,9 +13,9 @@ namespace column_sums {
 constexpr int strip = 32, lines = 16;
 }
 
-// Returns the number of blocks for such a kernel when each writes `floats` partial sums: two, or `times` as many, for
-// each of the 132 SMs of H100 and H200, on every card, so that sums do not depend on it; fewer when the workspace or
-// the work is small.
+// Returns the number of blocks for a kernel in which each block writes `floats` partial sums: two, or `times` as many,
+// for each of the 132 SMs of H100 and H200, on every card, so that the sums do not depend on the card. Fewer if the
+// workspace or the work is small.
 inline unsigned partial_blocks(int64_t work, int64_t floats, int64_t times = 1) {
   const int64_t most_blocks = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   CHECK(most_blocks > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats,
@@ -24,7 +24,7 @@ inline unsigned partial_blocks(int64_t work, int64_t floats, int64_t times = 1) 
 }
 
 // The columns of partial belong to first, second and third, `width` each: first[c] += the sum over rows of
-// partial[row][c], and so on; null: nobody wants them. Launch with ceil_div(C, strip) blocks of strip * lines threads.
+// partial[row][c], and so on; null: not needed. Launch with ceil_div(C, strip) blocks of strip * lines threads.
 template <class = void>
 __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
     finish_column_sums_kernel(float* first, float* second, float* third, int64_t width, const float* partial,
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
   if (to) to[c % width] += sum;
 }
 
-// Adds to each of `out`, the first `vectors` of which have `width` elements or are null, the sums of its columns of the
-// workspace's `rows` rows, where they lie side by side.
+// Adds column sums of the workspace's `rows` rows to each tensor of `out`, whose columns are next to each other in a
+// row. The first `vectors` of them have `width` elements or are null.
 inline void finish_column_sums(Queue queue, const char* name, const std::array<float*, 3>& out, int vectors,
                                int64_t width, int64_t rows) {
   const int64_t C = width * vectors;

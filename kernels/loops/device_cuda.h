@@ -96,7 +96,7 @@ __device__ __forceinline__ To convert(From v) {
   }
 }
 
-// Loads n elements from p[i] on, or gives zeros where p is null.
+// Loads n elements starting at p[i], or returns zeros if p is null.
 template <int n, class T>
 __device__ __forceinline__ Vector<T, n> load_or_zeros(const T* p, int64_t i) {
   if (p) return load<n>(p + i);
@@ -108,7 +108,7 @@ __device__ __forceinline__ Vector<T, n> load_or_zeros(const T* p, int64_t i) {
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-// Returns the sum over each group of so many lanes of a warp, the same bits in every lane of the group.
+// Returns the sum over each group of `lanes` lanes of a warp, the same bits in every lane of the group.
 template <int lanes = warp_size>
 __device__ inline float warp_sum(float v) {
   for (int bits = lanes / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
@@ -119,7 +119,7 @@ __device__ inline float warp_max(float v) {
   return v;
 }
 
-// Returns the sum over a block of so many threads, in thread 0. A kernel calls it once.
+// Returns the sum over a block of `threads` threads, in thread 0. A kernel calls it once.
 template <int threads>
 __device__ double block_sum(double v) {
   __shared__ double of_warps[threads / warp_size];

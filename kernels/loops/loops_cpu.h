@@ -1,5 +1,6 @@
-// Parts of every CPU op: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16 or f16,
-// arithmetic f32; the bits depend neither on the number of threads nor on addresses (but native bf16 GEMM: gemm_cpu.h).
+// Shared by all CPU ops: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16 or f16,
+// arithmetic f32; the bits depend neither on the number of threads nor on addresses (except in native bf16 GEMM:
+// gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
@@ -12,7 +13,7 @@
 
 namespace megalith::cpu {
 
-// Below this many element operations a fork costs more than it saves.
+// With fewer element operations than this, a fork costs more than it saves.
 constexpr int64_t fork_threshold = 16384;
 
 // Compiled once: inlined twice, the serial and the parallel copy may order their sums differently.
@@ -21,8 +22,8 @@ template <class F>
   f(begin, end);
 }
 
-// Calls f(begin, end) on disjoint ranges that cover [0, n): one a thread, or a single one when n * work, the number of
-// element operations, is small. f must not throw, and must do the same for any split.
+// Calls f(begin, end) on disjoint ranges that cover [0, n): one for each thread, or a single range if n * work, the
+// number of element operations, is small. f must not throw, and must do the same for any split.
 template <class F>
 void parallel_for(int64_t n, int64_t work, F&& f) {
   if (n <= 1 || n * work < fork_threshold || omp_get_max_threads() == 1) {

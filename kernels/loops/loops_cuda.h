@@ -1,4 +1,4 @@
-// A loop over the elements of whole tensors, in vectors where they fit and one by one at the end.
+// A loop over the elements of whole tensors: in vectors where they fit, and one by one at the end.
 #pragma once
 
 #include "kernels/loops/device_cuda.h"

@@ -27,7 +27,7 @@ inline Float exp_within(Float x) {
   return p * std::bit_cast<Float>((std::bit_cast<Bits>(shifted) << 23) + 0x3f800000u);
 }
 
-// Gives 0 below exp_low, and infinity above exp_high.
+// Returns 0 below exp_low, and infinity above exp_high.
 template <class Float, class Bits>
 inline Float exp_of(Float x) {
   // NaN fails all comparisons and stays.
@@ -36,7 +36,7 @@ inline Float exp_of(Float x) {
 }
 inline float exp(float x) { return exp_of<float, uint32_t>(x); }
 inline Vector exp(Vector x) { return exp_of<Vector, BitVector>(x); }
-// The same for x <= 0, in fewer instructions.
+// exp(x) for x <= 0, in fewer instructions.
 inline Vector exp_of_nonpositive(Vector x) {
   const Vector y = exp_within<Vector, BitVector>(x < exp_low ? exp_low : x);
   return x < exp_low ? 0.0f : y;

@@ -1,5 +1,5 @@
-// Vectors of floats as wide as the registers of the processor that a file is compiled for, and how many registers there
-// are: what blocks of sums are cut to.
+// Vectors of floats as wide as the registers of the processor that a file is compiled for, and the number of these
+// registers, by which blocks of sums are sized.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ inline float max_of_lanes(Vector v) {
   return max;
 }
 
-// Calls of a shuffle with constant lanes: those of a, then those of b.
+// Calls a shuffle with constant lanes: those of a, then those of b.
 template <int... Lanes>
 inline Vector shuffled(Vector a, Vector b) {
   return __builtin_shuffle(a, b, IntVector{Lanes...});
 }
 
-// Transposes the block of rows in place. With AVX2 by shuffles within its halves, which are one instruction each, and
-// by exchanging halves; else each stage interleaves the two halves of the rows, as in a perfect shuffle.
+// Transposes the block of rows in place. With AVX2 it uses shuffles within the halves of a register, one instruction
+// each, and exchanges halves. Otherwise each stage interleaves the two halves of the rows, as in a perfect shuffle.
 inline void transpose_rows(Vector* row) {
   constexpr int n = vector_floats;
   Vector other[n];
@@ -93,8 +93,8 @@ inline void transpose_rows(Vector* row) {
   }
 }
 
-// `to` gets the transposed block of vector_floats rows and columns of which load_row(i) gives row i: `columns` rows of
-// it at most, and zeros for what is beyond `rows` rows.
+// Writes to `to` the transposed block of vector_floats rows and columns whose row i load_row(i) returns: at most
+// `columns` rows of it, and zeros where i would be `rows` or more.
 template <class LoadRow>
 inline void transpose_block(float* to, int64_t to_stride, LoadRow load_row, int64_t columns, int64_t rows) {
   constexpr int n = vector_floats;

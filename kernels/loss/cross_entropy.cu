@@ -1,7 +1,7 @@
 // A block owns a row. Its threads keep a running maximum and the sum of exponentials relative to it, so that the row is
-// read once for the statistics; if it fits into shared memory, the gradient is made from the copy there and device
-// memory is read once in all. Every op uses the same functions in the same order of sums, so that a vocabulary of one
-// part gives the same bits as the whole.
+// read once for the statistics. If the row fits into shared memory, the gradient is computed from the copy there, and
+// device memory is read only once in all. Every op uses the same functions in the same order of sums, so that a
+// vocabulary of one part gives the same bits as the whole.
 #include <cmath>
 #include <limits>
 
@@ -62,7 +62,7 @@ __device__ Softmax block_softmax(Softmax mine) {
   return {max, total};
 }
 
-// Computes the softmax of z[0, V); keep(c, vector) sees all of it.
+// Computes the softmax of z[0, V); keep(c, vector) gets each vector of it.
 template <class T, int n, class Keep>
 __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
   Softmax mine{lowest(), 0};
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(threads) gradient_kernel(T* logits, const floa
   write_gradient<T, n>(z, z, part.count, width, {stats[row], stats[N + row]}, column, target_logit, scale.value());
 }
 
-constexpr int row_threads = 128;  // for kernels with a thread a row
+constexpr int row_threads = 128;  // used by kernels with a thread a row
 
 __global__ void __launch_bounds__(row_threads) merge_kernel(float* stats, const float* max, int64_t N) {
   const int64_t row = int64_t{blockIdx.x} * row_threads + threadIdx.x;

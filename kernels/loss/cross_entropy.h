@@ -9,7 +9,7 @@
 
 namespace megalith {
 
-// The factor of gradients: a number times, unless they are empty, two in device memory, (1) f64 each.
+// The factor of gradients: `number` times two numbers in device memory, (1) f64 each; an empty one counts as 1.
 struct GradientScale {
   double factor;
   Tensor in_memory{}, also_in_memory{};
@@ -24,7 +24,7 @@ struct CrossEntropyForward {
   VocabularyPart part;
 };
 
-// The same, and overwrites the logits with their gradient: no second (N, V) tensor exists, nor an f32 copy.
+// As above, and overwrites the logits with their gradient: no second (N, V) tensor exists, nor an f32 copy.
 struct CrossEntropyForwardBackward {
   static constexpr const char* name = "cross_entropy_forward_backward";
   Tensor losses, logits;  // written
@@ -65,14 +65,14 @@ struct MergeSoftmax {
 struct CrossEntropyLoss {
   static constexpr const char* name = "cross_entropy_loss";
   Tensor losses;  // (N) f32, written
-  Tensor stats;   // those of the whole vocabulary
+  Tensor stats;   // statistics of the whole vocabulary
   Tensor targets;
 };
 
 struct CrossEntropyGradient {
   static constexpr const char* name = "cross_entropy_gradient";
-  Tensor logits;  // (N, at least part.count), as SoftmaxPart read them; their gradient is written
-  Tensor stats;   // those of the whole vocabulary
+  Tensor logits;  // (N, at least part.count), as SoftmaxPart read them; overwritten with their gradient
+  Tensor stats;   // statistics of the whole vocabulary
   Tensor targets;
   VocabularyPart part;
   GradientScale scale;

@@ -1,5 +1,5 @@
-// A group of lanes takes a head of a row in vectors of 16 bytes, one a lane, so that each element is read once. Heads
-// that are not aligned for them, or too large, take kernels in which a warp reads a head an element a lane.
+// A group of lanes takes a head of a row in vectors of 16 bytes, one for each lane, so that each element is read once.
+// Heads that are not aligned, or too large, use kernels in which a warp reads one element for each lane.
 #include <cmath>
 
 #include "kernels/loops/column_sums_cuda.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr int threads = 256, warps = threads / warp_size;
 
 struct Heads {
-  int64_t N, H, heads, D, width;  // of q; of q and k together
+  int64_t N, H, heads, D, width;  // heads: of q and k together
 };
 Heads heads_of(const Tensor& x, const AttentionDims& d) { return {x.rows(), d.H, d.H + d.kv(), d.D, d.qkv_width()}; }
 
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(threads)
   }
   const float rstd = 1.0f / sqrtf(warp_sum<lanes>(square) / static_cast<float>(s.D) + epsilon);
   if (!has_part) return;
-  if (h < s.heads) {  // else v
+  if (h < s.heads) {  // else the head is of v
     const Vector<E, n> w = load<n>((h < s.H ? q_w : k_w) + c);
     for (int i = 0; i < n; i++) v[i] = to<E>(to_float(v[i]) * rstd * to_float(w[i]));
     if (c == 0) rstds[row * s.heads + h] = rstd;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(threads)
   store(y + at, v);
 }
 
-// The groups of all blocks take heads in turn, and sum the gradients of their weights in registers; the block writes
+// The groups of all blocks take heads in turn, and sum the gradients of the weights in registers. The block writes
 // their sums in the order of its groups.
 template <class E, int lanes>
 __global__ void __launch_bounds__(threads)
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads)
   constexpr int n = 16 / sizeof(E), groups = threads / lanes;
   const int64_t group = static_cast<int64_t>(threadIdx.x) / lanes, c = static_cast<int64_t>(threadIdx.x) % lanes * n;
   float dq_w[n] = {}, dk_w[n] = {};
-  // All lanes of a warp go round equally often.
+  // All lanes of a warp run equally many iterations.
   for (int64_t first = int64_t{blockIdx.x} * groups; first < s.N * s.heads; first += int64_t{gridDim.x} * groups) {
     const int64_t unit = first + group, row = unit / s.heads, h = unit % s.heads, at = row * s.width + h * s.D + c;
     const bool has_part = row < s.N && c < s.D, of_q = h < s.H;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t all = s.width / s.D, unit = int64_t{blockIdx.x} * warps + warp_index();
   if (unit >= s.N * all) return;
   const int64_t n = unit / all, h = unit % all, begin = n * s.width + h * s.D;
-  if (h >= s.heads) {  // v
+  if (h >= s.heads) {  // the head is of v
     for (int64_t c = lane_index(); c < s.D; c += warp_size) y[begin + c] = x[begin + c];
     return;
   }
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(threads)
   if (lane_index() == 0) rstds[n * s.heads + h] = rstd;
 }
 
-// A block takes rows in turn, a warp heads of them in turn. Each warp sums the gradients of the weights in its part of
-// shared memory, (warps, 2, D), and the block writes their sums in the order of the warps.
+// A block takes rows in turn, and each of its warps takes heads of them in turn. Each warp sums the gradients of the
+// weights in its part of shared memory, (warps, 2, D), and the block writes their sums in the order of the warps.
 template <class E>
 __global__ void __launch_bounds__(threads)
     backward_any_kernel(E* d, float* partial, const E* x, const float* rstds, const E* q_w, const E* k_w, Heads s) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Calls f(lanes) with the constant number of lanes that hold a head in vectors, or with 0 where none do.
+// Calls f(lanes) with the constant number of lanes that hold a head in vectors, or with 0 if no number does.
 template <class E, class F>
 void with_lanes(std::initializer_list<Tensor> tensors, int64_t D, F&& f) {
   constexpr int n = 16 / sizeof(E);

@@ -13,7 +13,7 @@ namespace megalith {
 // f32, bf16 or f16.
 struct HeadNormForward {
   static constexpr const char* name = "head_norm_forward";
-  Tensor y;         // (N, (H + 2K) D), written: normed q and k, and v as it is
+  Tensor y;         // (N, (H + 2K) D), written: normed q and k, and a copy of v
   Tensor rstd;      // (N, H + K) f32, written
   Tensor x;         // like y, other memory
   Tensor q_w, k_w;  // (D)
@@ -23,9 +23,9 @@ struct HeadNormForward {
 
 struct HeadNormBackward {
   static constexpr const char* name = "head_norm_backward";
-  Tensor d;  // (N, (H + 2K) D), in place: the gradient of y on entry and that of x on return, dv as it is
-  // (D) f32, accumulate sums over the heads that are here, in an order that does not depend on the number of threads;
-  // either may be empty
+  Tensor d;  // (N, (H + 2K) D), in place: the gradient of y on entry and that of x on return; dv is unchanged
+  // (D) f32, accumulate sums over the local heads, in an order that does not depend on the number of threads; either
+  // may be empty
   Tensor dq_w{}, dk_w{};
   Tensor x, rstd, q_w, k_w;  // as in the forward pass
   AttentionDims dims;

@@ -8,7 +8,7 @@
 namespace megalith::cpu {
 
 namespace {
-// dw is summed over blocks of this many rows, then over blocks in order: the same for any number of threads.
+// dw is summed over blocks of this many rows, then over blocks in order, so the number of threads does not matter.
 constexpr int64_t rows_together = 32;
 }  // namespace
 

@@ -55,7 +55,7 @@ void launch(Stream& s, const ResidualLayerNormBackward& op) {
   expect(op.name, "stat", op.stat, DType::f32, {op.dx.rows(), 2});
   expect(op.name, "w", op.w, op.dln.dtype(), {op.dx.cols()});
   expect_dropout(op.name, op.dropout);
-  // Tensors of two arenas may share an address in the dry world.
+  // In the dry world, tensors of two arenas may have the same address.
   CHECK(s.world() == World::dry || !op.dropout.active() || op.dh.raw() != op.dx.raw(),
         "{}: with dropout dh must not be dx", op.name);
   const bool apart = op.dropout.active() || op.dh.dtype() != op.dx.dtype() || op.dh.raw() != op.dx.raw();

@@ -12,8 +12,8 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 256, warps = threads / warp_size;
 
-// Returns the sum of v over the `group` warps of a row, the same bits in every thread of them. All threads of the block
-// must call it equally often; `scratch` is in shared memory, and different in consecutive calls.
+// Returns the sum of v over the `group` warps of a row, the same bits in each of their threads. All threads of the
+// block must call it equally often; `scratch` is in shared memory, and different in consecutive calls.
 template <int group>
 __device__ float group_sum(float v, float (&scratch)[warps]) {
   v = warp_sum(v);
@@ -27,8 +27,8 @@ __device__ float group_sum(float v, float (&scratch)[warps]) {
   return v;
 }
 
-// R is the residual's type, T that of the rest, of the same size or smaller. Vectors have as many elements as 16 bytes
-// have of R. Vector p of this thread's part of a row begins at column first + p * step.
+// R is the residual's type; T, of the same size or smaller, is that of all other tensors. Vectors have as many elements
+// as 16 bytes hold of R. Vector p of this thread's part of a row begins at column first + p * step.
 template <class R, int group>
 struct Part {
   static constexpr int n = 16 / sizeof(R), step = group * warp_size * n;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat
                                                               const T* w, const T* b, NormRule rule, int64_t C) {
   __shared__ float scratch[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
-  const R* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
+  const R* y = residual == Residual::none ? x : branch.y;  // a thread reads only its own writes
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sum = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads) {
@@ -142,8 +142,8 @@ struct BranchGradient {  // dh = dropout(dx); null when it is dx
   DropoutMask mask;
 };
 
-// Blocks take rows in turn and keep the sums of their columns. The rows of a block wait for each other, so a block has
-// as few as it can.
+// Blocks take rows in turn and keep the sums of their columns. The rows of one block wait for each other, so a block
+// has as few as possible.
 constexpr int fewest_threads(int group) { return std::max(group, 4) * warp_size; }
 template <class T, class R, int group, int parts, Residual residual>
 __global__ void __launch_bounds__(fewest_threads(group))
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(fewest_threads(group))
   const int64_t first = Mine::first();
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sums[num_sums][parts][n] = {};
-  int turn = 0;  // without a mean each row has one sum, and rows take the two scratches in turn
+  int turn = 0;  // without a mean each row has one sum, so rows use the two scratches in turn
   for (int64_t begin = int64_t{blockIdx.x} * groups; begin < N; begin += int64_t{gridDim.x} * groups) {
     const int64_t row = begin + mine;
     const bool has_row = row < N;
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(threads)
   float* sums = partial + blockIdx.x * num_sums * C;
   for (int64_t c = threadIdx.x; c < C; c += threads)
     for (int k = 0; k < num_sums; k++) sums[k * C + c] = 0;
-  int turn = 0;  // as above
+  int turn = 0;  // one sum a row, as above
   for (int64_t row = blockIdx.x; row < N; row += gridDim.x) {
     const float mean = stat[2 * row], rstd = stat[2 * row + 1];
     float sum = 0, dot = 0;
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 // Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements of a
-// row of C; false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit types.
+// row of C. Returns false if no group does. Parts grow by 8 elements, so f32 has no more kernels than 16-bit types.
 template <class R, int most, int group = 1, int parts = 8 / Part<R, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
   constexpr int more = 8 / Part<R, group>::n, most_parts = most / Part<R, group>::n;
@@ -361,7 +361,7 @@ void run(Queue queue, const LayerNormBackward& op) {
 
 void run(Queue queue, const ResidualLayerNormForward& op) {
   with_residual_types(op.h.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
-    // Its x is what the branch is added to: a row is normed after the sum.
+    // The norm's x is the sum y: a row is normed after the branch is added.
     const LayerNormForward norm{.y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule};
     const BranchEnd<T, R> branch{op.y.data<R>(), op.h.data<T>(), op.h_b.data_or_null<T>(), mask_of(op.dropout)};
     with_residual(op.dropout, [&](auto residual) {

@@ -33,10 +33,10 @@ struct LayerNormForward {
   NormRule rule{};
 };
 
-// The sums dw and db are taken in an order that does not depend on the number of threads.
+// dw and db are summed in an order that does not depend on the number of threads.
 struct LayerNormBackward {
   static constexpr const char* name = "layernorm_backward";
-  Tensor dx;          // (N, C), accumulates: the gradient of the residual stream that x belongs to
+  Tensor dx;          // (N, C), accumulates: the gradient of the residual stream to which x belongs
   Tensor dw{}, db{};  // (C) f32, accumulate; either may be empty
   Tensor dy;          // (N, C)
   Tensor x;           // (N, C) in dx's dtype

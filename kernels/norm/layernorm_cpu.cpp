@@ -10,10 +10,11 @@
 namespace megalith::cpu {
 
 namespace {
-// dw and db are summed over blocks of this many rows, then over blocks in order: the same for any number of threads.
+// dw and db are summed over blocks of this many rows, then over blocks in order, so the number of threads does not
+// matter.
 constexpr int64_t block_rows = 32;
 
-// Returns the bias, or zeros in its place.
+// Returns the bias, or zeros if it is empty.
 template <class T>
 const T* bias_of(const Tensor& b, std::vector<T>& zeros, int64_t C) {
   if (!b.empty()) return b.data<T>();

@@ -1,4 +1,4 @@
-// The device functions of kernels/loops/device_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
+// The device functions of kernels/loops/device_cuda.h for nvcc. tests/simt implements them for the CPU.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,8 +31,8 @@ std::string refused(const Launch& l, void (*kernel)(Parameters...), cudaError_t 
   cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
   cudaFuncGetAttributes(&own, kernel);
   return fmt::format(
-      "{}: a launch of ({}, {}, {}) blocks of {} threads, each block with {} bytes of shared memory beside {} of the "
-      "kernel's own: {} ({}). GPU {} gives a block {} bytes, and {} threads with the {} registers of each",
+      "{}: a launch of ({}, {}, {}) blocks of {} threads, each block with {} bytes of shared memory in addition to {} "
+      "of the kernel's own: {} ({}). GPU {} gives a block {} bytes, and {} threads with the {} registers of each",
       l.name, l.grid.x, l.grid.y, l.grid.z, l.block.x * l.block.y * l.block.z, l.shared_bytes, own.sharedSizeBytes,
       cudaGetErrorString(error), cudaGetErrorName(error), gpu, most_shared, own.maxThreadsPerBlock, own.numRegs);
 }
@@ -81,7 +81,7 @@ struct Vector {
   __device__ const T& operator[](int i) const { return v[i]; }
 };
 
-// A vector as the words by which it is loaded and stored.
+// A vector as the words in which it is loaded and stored.
 template <class V>
 union Words {
   template <int bytes, class T, class U>

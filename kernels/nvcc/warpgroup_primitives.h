@@ -1,4 +1,4 @@
-// The device functions of kernels/loops/warpgroup_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
+// The device functions of kernels/loops/warpgroup_cuda.h for nvcc. tests/simt implements them for the CPU.
 #pragma once
 
 #include <device_primitives.h>
@@ -8,8 +8,8 @@
 
 namespace megalith::cuda {
 
-// The lower half of the PTX manual's matrix descriptor, in units of 16 bytes; the upper half, the same for all, says
-// that eight rows take 1024 bytes, with the 128-byte swizzle.
+// The lower half of the PTX manual's matrix descriptor, in units of 16 bytes. The upper half is the same for all: eight
+// rows take 1024 bytes, with the 128-byte swizzle.
 using MatrixDescriptor = uint32_t;
 #define MEGALITH_DESCRIPTOR(name, lower) "mov.b64 " name ", {%" #lower ", 0x40000040}; "
 __device__ inline MatrixDescriptor matrix_descriptor(const void* p, int panel = 8) {
@@ -44,7 +44,7 @@ __device__ void products_wait(D&... d) {
 }
 __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// The sums of n columns in an instruction's text, and as its operands; later operands are numbered from n / 2 on.
+// The sums of n columns, in an instruction's text and as its operands. Later operands are numbered from n / 2 on.
 #define MEGALITH_SUMS_64                                                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
   "%23, %24, %25, %26, %27, %28, %29, %30, %31"

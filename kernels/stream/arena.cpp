@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t page = 4096;
 // Dry addresses start away from null so that a view of one is never taken for "no tensor".
 constexpr uintptr_t dry_device = page, dry_host = uintptr_t{1} << 62;
-// Returns an address that arenas of another name do not come to: names have 16 bits of a hash, and 16 TiB each.
+// Returns an address range that no arena of another name reaches: names have 16 bits of a hash, and 16 TiB each.
 uintptr_t dry_base(MemoryPlace place, const std::string& name) {
   uintptr_t hash = 0;
   for (const char c : name) hash = hash * 31 + static_cast<unsigned char>(c);

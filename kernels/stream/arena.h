@@ -3,8 +3,8 @@
 // the plan prints for that class.
 //
 // In the cuda world an arena is memory of the GPU or pinned memory of the host; in the cpu world both are memory of the
-// node. In the dry world it is an address range without memory or limit, which its kind and its name decide, and its
-// peak is the size that the real arena of the same run needs. Tensors are views and die with their scope.
+// node. In the dry world it is an address range without memory or limit, chosen by its place and name, and its peak is
+// the size that the real arena of the same run needs. Tensors are views and are valid until the end of their scope.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ namespace megalith {
 enum class MemoryPlace : uint8_t { device, host };
 constexpr std::array<MemoryPlace, 2> all_memory_places{MemoryPlace::device, MemoryPlace::host};
 
-// Allocates so many bytes of the selected GPU; the text is for messages, as in device.h.
+// Allocates `bytes` bytes of the selected GPU; the text is for messages, as in device.h.
 using DeviceAllocator = std::function<device::Memory(int64_t bytes, const std::string& what)>;
 
 class Arena {
  public:
   static constexpr int64_t alignment = 256;  // bytes on which every tensor starts
 
-  // Allocates `capacity` bytes, in the cuda world of or for the selected GPU. The dry world ignores `capacity`.
+  // Allocates `capacity` bytes of the selected GPU or of host memory. The dry world ignores `capacity`.
   Arena(World world, std::string name, int64_t capacity, MemoryPlace place = MemoryPlace::device,
         const DeviceAllocator& of_device = device::allocate);
 
@@ -50,7 +50,7 @@ class Arena {
   [[nodiscard]] Scope scope() { return Scope(*this); }
 
   const std::string& name() const { return name_; }
-  // All of its memory; null where it has none.
+  // Returns the backing allocation, or null in the dry world.
   void* memory() const { return memory_.get(); }
   int64_t capacity() const { return capacity_; }
   int64_t used() const { return used_; }
@@ -65,7 +65,7 @@ class Arena {
   char* base_ = nullptr;
 };
 
-// Returns whether the tensor lies in an arena of the host. Dry world only, where addresses show it.
+// Returns whether the tensor is in an arena of the host. Dry world only, where addresses show it.
 bool in_dry_host_arena(const Tensor& t);
 
 }  // namespace megalith

@@ -9,24 +9,24 @@ struct Cost {
   double flops = 0;  // multiplications and additions
   double bytes = 0;  // memory traffic of an ideal op, which reads or writes every argument once
 
-  // The kind of work, which decides the rate. gemm: a matrix product (m, k) x (k, n); gemm_add: one added to its
+  // The kind of work, which decides the rate. gemm: a matrix product (m, k) x (k, n); gemm_add: a product added to its
   // output; attention: causal, with m heads over all sequences, n positions and k features; update: the optimizer's
   // pass over weights; input: written by the host.
   enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention, input };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
-  bool f32 = false;  // a product of f32, whatever type the model computes in
+  bool f32 = false;  // a product in f32, whatever type the model computes in
 
-  // A part of a step that is accounted for by itself, whatever the kinds of its ops.
+  // A part of a step that is accounted for separately, whatever the kinds of its ops.
   enum class Section : uint8_t { none, directions };  // directions: of an update by Muon
   Section section = Section::none;
 
   bool operator==(const Cost&) const = default;
 };
 
-// The launches of one op on a Stream.
+// All launches of one op on a Stream, summed.
 struct OpRecord {
-  const char* name;  // a literal
+  const char* name;  // a string literal
   int64_t launches = 0;
   double flops = 0;
   double bytes = 0;

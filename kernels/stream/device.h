@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-struct CUstream_st;  // of the CUDA runtime
+struct CUstream_st;  // from the CUDA runtime
 struct CUevent_st;
 struct CUgraphExec_st;
 
@@ -28,13 +28,13 @@ std::string architectures();
 void expect_waiting_kernels();
 // Returns the number of GPUs that this process sees; 0 without a driver. Error: a driver too old for this build.
 int count();
-// Returns why this build cannot use the GPU, with the remedy, or "": its compute capability is below 8.0, which the
-// kernels need, or the build has no code for it.
+// Returns why this build cannot use the GPU, with the remedy, or "" if it can. Reasons: its compute capability is below
+// 8.0, which the kernels need, or the build has no code for it.
 std::string unusable(int index);
 void select(int index);
 
 struct Properties {
-  int index = 0;  // the index that CUDA_VISIBLE_DEVICES leaves
+  int index = 0;  // the index among the GPUs that CUDA_VISIBLE_DEVICES shows
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int processors = 0;
@@ -50,7 +50,7 @@ Properties properties();
 enum class Link { none, peer, nvlink };
 Link link(int from, int to);
 
-// Memory of the GPU, and pinned memory of the host. `what` is for the message.
+// Deleters of GPU memory and of pinned host memory. `what` names the memory in errors.
 struct Release {
   void (*how)(void*) = nullptr;
   void operator()(void* p) const noexcept { how(p); }
@@ -59,7 +59,7 @@ using Memory = std::unique_ptr<void, Release>;
 Memory allocate(int64_t bytes, const std::string& what);
 Memory allocate_pinned(int64_t bytes, const std::string& what);
 
-// Owned streams and events. None synchronizes with CUDA's default stream.
+// Owned streams and events. They do not synchronize with CUDA's default stream.
 struct Destroy {
   void operator()(CUstream_st* stream) const noexcept;
   void operator()(CUevent_st* event) const noexcept;
@@ -72,15 +72,15 @@ OwnedStream make_stream(bool urgent);
 OwnedEvent make_event();
 OwnedEvent make_timed_event();  // costs more to record
 void record(CUevent_st* event, CUstream_st* stream);
-// Work enqueued on `stream` from now on starts after the event; the host does not wait.
+// Work enqueued on `stream` after this call starts after the event; the host does not wait.
 void wait(CUstream_st* stream, CUevent_st* event);
 bool passed(CUevent_st* event);
 // Returns the time on the GPU's clock between two timed events that have passed.
 double seconds_between(CUevent_st* begin, CUevent_st* end);
 
 // A CUDA graph: kernels that are launched together, with the arguments that they were captured with. Between
-// begin_capture() and the end of the capture the stream records and runs nothing; only kernels launched by this thread
-// are allowed, no event, no copy and no wait of the host. A graph may be destroyed while it runs.
+// begin_capture() and the end of the capture the stream records and runs nothing. Meanwhile this thread may only launch
+// kernels: no events, no copies, no waits of the host. A graph may be destroyed while it runs.
 using OwnedGraph = std::unique_ptr<CUgraphExec_st, Destroy>;
 void begin_capture(CUstream_st* stream);
 OwnedGraph end_capture(CUstream_st* stream);
@@ -90,8 +90,8 @@ void launch(CUstream_st* stream, CUgraphExec_st* graph);
 // Makes the host wait.
 void synchronize(CUstream_st* stream);
 
-// Enqueues a copy between the GPU, pinned and pageable memory. Pageable memory is copied before the call returns, or
-// makes a copy from the GPU wait.
+// Enqueues a copy between the GPU, pinned and pageable memory. Pageable memory is copied before the call returns; a
+// copy from the GPU to it makes the host wait.
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes);
 
 // A named range on the host's timeline in profilers (NVTX).

@@ -1,4 +1,4 @@
-// A build without CUDA.
+// The GPU in a build without CUDA.
 #include "kernels/stream/device.h"
 #include "kernels/system/check.h"
 

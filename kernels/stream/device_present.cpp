@@ -35,11 +35,11 @@ const char* remedy(cudaError_t error) {
       return "; the GPUs' NVLink switches are not set up: start nvidia-fabricmanager, of the driver's version, or wait "
              "until it is up (systemctl status nvidia-fabricmanager)";
     case cudaErrorSystemDriverMismatch:
-      return "; the driver's libraries are of another version than its kernel module: restart the machine after an "
-             "update of the driver, and take no libcuda.so of another version into the container or LD_LIBRARY_PATH";
+      return "; the driver's libraries and its kernel module have different versions: restart the machine after an "
+             "update of the driver, and remove other versions of libcuda.so from the container or LD_LIBRARY_PATH";
     case cudaErrorCompatNotSupportedOnDevice:
-      return "; this GPU takes no libcuda.so newer than its driver: take CUDA's compat folder out of LD_LIBRARY_PATH, "
-             "and install a newer driver or build with the toolkit of this one";
+      return "; this GPU does not support a libcuda.so newer than its driver: remove CUDA's compat folder from "
+             "LD_LIBRARY_PATH, and install a newer driver or build with the driver's toolkit";
     case cudaErrorECCUncorrectable: return "; the GPU's memory is damaged: use another GPU";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
@@ -115,9 +115,8 @@ std::string unusable(int index) {
   }
   cudaGetLastError();  // reported here; it must not show in the next call
   return fmt::format(
-      "{}; this build has code for {} alone: configure with -DCMAKE_CUDA_ARCHITECTURES={}{}, or use "
-      "run.device=cpu",
-      gpu, architectures(), p.major, p.minor);
+      "{}; this build has code only for {}: configure with -DCMAKE_CUDA_ARCHITECTURES={}{}, or use run.device=cpu", gpu,
+      architectures(), p.major, p.minor);
 }
 
 void select(int index) {

@@ -6,7 +6,7 @@ namespace megalith {
 
 namespace {
 
-// A free place; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
+// Returns a free place, or a spare one that is not read: the group is then missing from the record, without other harm.
 RecorderPage::Group& free_place(RecorderPage& in) {
   const auto found = std::find_if(in.groups.begin(), in.groups.end(), [](const auto& g) { return g.id == 0; });
   if (found != in.groups.end()) return *found;

@@ -1,11 +1,11 @@
 // The flight recorder, as NCCL and PyTorch call it: the last calls in which a rank waited for others, in a page of
-// memory that others may read while this process runs, is stopped or has died (trainer/session/watched_session.h).
-// Recording costs a few stores a call and no look at a clock: times are what the watchdog has last written into the
-// page, every tenth of a second.
+// memory that other processes may read while this one runs, is stopped or has died (trainer/session/watched_session.h).
+// Recording a call takes a few stores and reads no clock: its times are what the watchdog wrote into the page last,
+// every tenth of a second.
 //
 // A group is a set of ranks that call together. Its members give it the same id and number its collectives from 1 in
-// the order in which they begin them, and messages from 1 for each peer and direction; so the records of two ranks can
-// be held against each other.
+// the order in which they begin them, and messages from 1 for each peer and direction, so that the records of two ranks
+// can be compared.
 #pragma once
 
 #include <algorithm>
@@ -22,42 +22,42 @@
 namespace megalith {
 
 enum class RankState : int32_t {
-  unseen,   // nothing is known of it
+  unseen,   // its state is unknown
   running,  //
   stopped,  // by a signal or a debugger
-  dead,     // the process is gone
-  left,     // in order
-  gave_up,  // with an error of its own
+  dead,     // the process no longer exists
+  left,     // ended in order
+  gave_up,  // ended with an error of its own
 };
 
-// The page lies in shared memory, which begins as zeros. Times are in hundredths of a second on this rank's own watch,
-// which begins at 1 and stands still while the process is stopped; 0: not yet.
+// The page is in shared memory, which begins as zeros. Times are in hundredths of a second on this rank's own clock,
+// which begins at 1 and stops while the process is stopped; 0: not yet.
 struct RecorderPage {
   struct Group {
     std::atomic<uint64_t> id;  // 0: the place is free
     std::array<char, 28> name;
-    int32_t index, size;         // of this rank in it; ranks
-    std::atomic<int64_t> begun;  // collectives
+    int32_t index, size;         // of this rank in the group; number of ranks
+    std::atomic<int64_t> begun;  // collectives begun
   };
   struct alignas(64) Slot {
-    std::atomic<int64_t> ticket;  // of the call, from 1; 0: none, or it is being written
+    std::atomic<int64_t> ticket;  // number of the call, from 1; 0: unused, or being written
     std::atomic<uint64_t> group;
     std::atomic<int64_t> number, bytes, step;
-    std::atomic<int32_t> peer;  // index in the group; -1: none
+    std::atomic<int32_t> peer;  // index in the group; -1: not a message
     std::atomic<Transfer> call;
-    std::atomic<uint32_t> begun, waits, ended;  // waits: since when somebody waits for it without a break
+    std::atomic<uint32_t> begun, waits, ended;  // waits: since when a thread has waited for it without a break
   };
   static constexpr uint64_t magic_number = 0x33736c6c61636d67;
   static constexpr size_t num_groups = 64, num_slots = 4096;
 
-  uint64_t magic, job;  // a number that only the ranks of one job have
+  uint64_t magic, job;  // job: a number that only the ranks of one job have
   int32_t rank, size, pid;
-  std::atomic<RankState> ending;          // left or gave_up, once the rank says so
-  uint64_t process_start, pid_namespace;  // with pid: which process this is, whoever has its number later
-  std::array<char, 128> machine;          // as machine_id()
+  std::atomic<RankState> ending;          // left or gave_up, once the rank reports it
+  uint64_t process_start, pid_namespace;  // with pid: identify the process even if another gets its number later
+  std::array<char, 128> machine;          // as returned by machine_id()
   std::atomic<uint32_t> now;
-  std::atomic<int64_t> step, begun;  // under way, from 1; calls
-  RankState seen_state;              // of a dump: how the process was when it was made
+  std::atomic<int64_t> step, begun;  // the current step, from 1; calls begun
+  RankState seen_state;              // of a dump: the state of the process at its time
   std::array<Group, num_groups> groups;
   std::array<Slot, num_slots> slots;
 
@@ -67,10 +67,10 @@ struct RecorderPage {
 };
 static_assert(sizeof(RecorderPage::Slot) == 64 && std::atomic<Transfer>::is_always_lock_free);
 
-// Writes a page: one thread begins calls, and any may say how they go on.
+// Writes a page: one thread begins calls, and any thread may report their progress.
 class FlightRecorder {
  public:
-  // A call in the page; one that is recorded nowhere has no recorder.
+  // A call in the page. A call that is not recorded has no recorder.
   class Call {
    public:
     Call() = default;
@@ -80,7 +80,7 @@ class FlightRecorder {
     void under_way() const { set(&RecorderPage::Slot::waits, false); }  // the rank does other things meanwhile
     void waits() const { set(&RecorderPage::Slot::waits, true); }
     void ended() const { set(&RecorderPage::Slot::ended, true); }
-    // Its error is about to spread: the watchdog may know better why, and not return.
+    // Call this before an error propagates: the watchdog may know its cause better, and then does not return.
     void failed() const {
       if (recorder_ && recorder_->on_failure_) recorder_->on_failure_();
       ended();
@@ -91,7 +91,7 @@ class FlightRecorder {
       if (!recorder_) return;
       RecorderPage& page = recorder_->page_;
       RecorderPage::Slot& slot = page.slot(ticket_);
-      if (slot.ticket.load(std::memory_order_relaxed) != ticket_) return;  // a later call has its place
+      if (slot.ticket.load(std::memory_order_relaxed) != ticket_) return;  // a later call has replaced it
       (slot.*what).store(now ? page.now.load(std::memory_order_relaxed) : 0, std::memory_order_relaxed);
     }
 
@@ -104,13 +104,13 @@ class FlightRecorder {
   RecorderPage& page() { return page_; }
   void begin_step(int64_t step) { page_.step.store(step, std::memory_order_relaxed); }
 
-  // A call begins, and the rank is in it.
+  // Records that a call begins and that the rank is in it.
   Call begin(uint64_t group, Transfer call, int64_t number, int64_t bytes, int peer) {
     const int64_t ticket = page_.begun.load(std::memory_order_relaxed) + 1;
     RecorderPage::Slot& slot = page_.slot(ticket);
     constexpr auto relaxed = std::memory_order_relaxed;
     slot.ticket.store(0, relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // who reads what follows reads no earlier ticket
+    std::atomic_thread_fence(std::memory_order_release);  // readers of the stores below see no earlier ticket
     const uint32_t now = page_.now.load(relaxed);
     slot.group.store(group, relaxed);
     slot.number.store(number, relaxed);
@@ -128,7 +128,7 @@ class FlightRecorder {
 
   void on_failure(std::function<void()> f) { on_failure_ = std::move(f); }
 
-  // An id for a group of all ranks; theirs are the same when they ask as often.
+  // Returns an id for a group of all ranks, equal on all ranks that have called it equally often.
   uint64_t next_id();
 
  private:
@@ -139,7 +139,7 @@ class FlightRecorder {
 
 using RecordedCall = FlightRecorder::Call;
 
-// A group in the page for as long as this lives, and the numbers of its calls.
+// A group in the page for the lifetime of this object, and the numbers of its calls.
 class RecordedGroup {
  public:
   RecordedGroup(FlightRecorder& recorder, uint64_t id, const std::string& name, int index, int size);
@@ -158,7 +158,7 @@ class RecordedGroup {
     const size_t direction = 2 * static_cast<size_t>(peer) + (call == Transfer::send);
     return recorder_.begin(id_, call, ++messages_[direction], bytes, peer);
   }
-  // The id of the group that this rank comes into when this one is split.
+  // Returns the id of the new group of this rank when this one is split.
   uint64_t id_of_part(int color);
 
  private:
@@ -170,7 +170,7 @@ class RecordedGroup {
   std::vector<int64_t> messages_;
 };
 
-// Stands around a call that a rank is in until it is over.
+// Marks a call that the rank is in until the end of the scope.
 class InCall {
  public:
   InCall(RecordedGroup* group, Transfer call) : call_(group ? group->begin(call, -1) : RecordedCall()) {}

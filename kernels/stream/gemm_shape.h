@@ -18,7 +18,7 @@ struct GemmShape {
   int64_t alignment = most_alignment;  // bytes, a power of two that divides all addresses
 
   // 16 bytes: the width of vectors, and the alignment of Hopper's matrix copies (PTX ISA, cp.async.bulk.tensor). Larger
-  // alignments are not distinguished, so that a shape's entry holds wherever its tensors lie.
+  // alignments are not distinguished, so that a shape's entry does not depend on the addresses of its tensors.
   static constexpr int64_t most_alignment = 16;
 
   auto operator<=>(const GemmShape&) const = default;

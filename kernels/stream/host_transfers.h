@@ -26,16 +26,17 @@ class HostTransfers {
   void upload(std::span<const Tensor> to, const Fill& fill);
   // Passes the contents of `from`, as of this point in the stream's order, to read() later. Returns a number.
   int64_t download(Tensor from, Read read);
-  // Waits on the host for this download, and reads it and those before it. Calls `idle` repeatedly while it waits.
+  // Waits on the host for this download, and reads it and all earlier ones. Calls `idle` repeatedly while it waits.
   void receive(int64_t download, const Idle& idle);
-  // Copies on a queue beside the stream, which the Pending's wait() orders after the copy. One side is pinned memory.
+  // Copies on a queue that overlaps with the stream. The Pending's wait() orders the stream after the copy. One side is
+  // pinned memory.
   Pending copy_beside(Tensor to, Tensor from);
-  // Waits on the host for all work of the stream, and reads.
+  // Waits on the host for all work of the stream, and reads all downloads.
   void synchronize(const Idle& idle);
 
  private:
   struct Buffer {
-    device::Memory own;  // empty if the buffer lies in the pool
+    device::Memory own;  // empty if the buffer is in the pool
     void* memory = nullptr;
     int64_t bytes = 0;
     device::OwnedEvent over;

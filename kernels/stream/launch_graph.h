@@ -1,5 +1,6 @@
-// Ops that a Stream launches repeatedly (Stream::replay) and a GPU can take as one CUDA graph, with the arguments of
-// its capture. So these, addresses and numbers, must be the same each time, as the caller of replay() guarantees.
+// Ops that a Stream launches repeatedly (Stream::replay). A GPU can run them as one CUDA graph, with the arguments of
+// its capture. The arguments, both addresses and numbers, must therefore be the same each time; the caller of replay()
+// guarantees it.
 //
 // The first time the ops are launched and noted, while libraries choose their kernels. The second time they are
 // captured and compared with the notes; if other ops were launched, or they write elsewhere, they are launched one by
@@ -17,7 +18,7 @@
 
 namespace megalith {
 
-// The launches, in order.
+// Notes the launches, in order.
 class LaunchNotes {
  public:
   void add(const char* name, const Cost& cost, std::span<const Tensor> written);
@@ -39,7 +40,7 @@ class LaunchNotes {
 
 class LaunchGraph {
  public:
-  // Launching a graph costs the host as much as one or two ops, so fewer are not worth it.
+  // Launching a graph costs the host as much as one or two ops, so it needs at least this many to pay.
   static constexpr int64_t least = 4;
 
   enum class Status : uint8_t { fresh, noted, captured, refused };

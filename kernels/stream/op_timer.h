@@ -1,4 +1,4 @@
-// Measures each op on the GPU with events around every launch of a stream, which the host reads after it has waited.
+// Measures each op on the GPU with events around every launch of a stream. The host reads them after it has waited.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ class OpTimer {
     device::OwnedEvent begin = device::make_timed_event(), end = device::make_timed_event();
   };
   CUstream_st* stream_;
-  std::vector<Launch> launches_;  // the first used_ are since the last collect(); the others are for reuse
+  std::vector<Launch> launches_;  // the first used_ are launches since the last collect(); the others are for reuse
   size_t used_ = 0;
 };
 

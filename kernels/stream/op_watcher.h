@@ -1,5 +1,5 @@
-// An observer of the tensors that ops write or add to, scratch memory excluded. A Stream has at most one watcher; in
-// the dry world, where nothing is written, it is not called.
+// An observer of the tensors that ops write or add to, scratch memory excluded. A Stream has at most one watcher. It is
+// not called in the dry world, where nothing is written.
 #pragma once
 
 #include <span>

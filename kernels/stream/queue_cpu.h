@@ -1,4 +1,4 @@
-// The state that a library's ops keep between calls on the CPU.
+// State that library calls of the CPU's ops keep between calls.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
-// The arguments of a CUDA op beside its tensors: its stream, and the scratch memory of that stream. Needs no CUDA
+// The arguments of a CUDA op besides its tensors: its stream, and the scratch memory of that stream. Needs no CUDA
 // header, so that every build can declare the ops.
 //
 // Work of one stream runs in order, so every op may use the whole workspace; its contents are undefined at the start of
-// an op. The creator of the stream takes the workspace from an arena, where the plan sees it.
+// an op. The creator of the stream takes the workspace from an arena, so that the plan counts it.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace megalith::cuda {
 
 class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
 
-// The size that ops may rely on: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
-// Ops that can do with less read Queue::workspace_bytes, which is smaller in tests.
+// The size that ops may rely on. LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
+// Ops that can work with less read Queue::workspace_bytes, which is smaller in tests.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
 
-// The properties by which ops choose their kernels.
+// The properties of a GPU by which ops choose their kernels.
 struct Chip {
   int generation = 0;         // the compute capability's major number, 9 for Hopper
   int64_t shared_memory = 0;  // bytes that a block can have, the kernel's own variables included

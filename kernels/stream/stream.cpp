@@ -50,7 +50,8 @@ Pending Stream::copy_beside(Transfer direction, Tensor to, Tensor from) {
         from.numel(), name_of(from.dtype()), to.numel(), name_of(to.dtype()));
   const bool to_host = direction == Transfer::to_host;
   CHECK(world_ != World::dry || (in_dry_host_arena(to) == to_host && in_dry_host_arena(from) != to_host),
-        "{}: the tensors' arenas are not one on the device and one on the host, in this direction", name_of(direction));
+        "{}: one tensor must be in an arena of the device and one in an arena of the host, for this direction",
+        name_of(direction));
   return Pending::traced(*trace_, host_channel, direction, -1, from.bytes(), [&] {
     if (world_ == World::cuda) return transfers().copy_beside(to, from);
     if (world_ == World::dry) return Pending();

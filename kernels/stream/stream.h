@@ -38,7 +38,7 @@ enum class World { cpu, dry, cuda };
 // True if this build has the CUDA ops. Without them nothing calls them.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
-// For costs, which are in doubles.
+// As a double, the type of costs.
 inline double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
 inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 inline double bytes_of(std::initializer_list<Tensor> tensors) {
@@ -67,7 +67,7 @@ class Stream {
       run(cpu_queue_, op);
     });
   }
-  // While it lives, the stream's ops belong to this section of a step.
+  // During its lifetime, the stream's ops belong to this section of a step.
   class Section {
    public:
     Section(Stream& s, Cost::Section section) : s_(s) { s_.section_ = section; }
@@ -81,25 +81,25 @@ class Stream {
   // Sets the watcher notified of every op (op_watcher.h); nullptr removes it. Not owned.
   void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
 
-  // Calls launches(), which only launches ops; in the cuda world, from the third time on, launches them as one graph
-  // with the arguments of the second time (launch_graph.h). Not while single ops are observed: by a watcher, a
-  // timekeeper, time_ops() or a trace of everything. The dry world counts the graphs that would be launched.
+  // Calls launches(), which may only launch ops. In the cuda world, from the third time on, they are launched as one
+  // graph with the arguments of the second time (launch_graph.h), unless single ops are observed: by a watcher, a
+  // timekeeper, time_ops() or a full trace. The dry world counts the graphs that would be launched.
   void replay(LaunchGraph& graph, const std::function<void()>& launches);
   bool ops_are_looked_at() const;
 
   // Lets the host write tensors: calls fill(host) now with host tensors of the same shapes (in the cpu world `to`
-  // themselves); work launched from here on sees the result. Empty tensors stay empty.
+  // themselves). Work launched after this call sees the result. Empty tensors stay empty.
   void upload(const char* name, std::initializer_list<Tensor> to,
               const std::function<void(std::span<const Tensor> host)>& fill);
-  // Lets the host read a tensor as it is after the work launched so far. Calls read(host) now in the cpu world, when
-  // the host waits for it in the cuda world, and never in the dry world.
+  // Lets the host read a tensor as it is after the work launched so far. read(host) is called now in the cpu world,
+  // when the host waits for it in the cuda world, and never in the dry world.
   using Ticket = int64_t;
   Ticket download(const char* name, Tensor from, std::function<void(Tensor host)> read);
-  // Waits on the host for that download, and reads it and those before it; later work goes on.
+  // Waits on the host for that download, and reads it and all earlier ones; later work continues.
   void receive(Ticket download);
-  // Copies between device and host memory (arena.h) on a queue beside the ops. A copy starts after all work launched so
-  // far; work launched after its wait() comes after it. The host does not wait: before it reads host memory itself it
-  // must synchronize(). In the cpu world the copy is made in wait().
+  // Copies between device and host memory (arena.h) on a queue of their own, overlapped with ops. A copy starts after
+  // all work launched so far; work launched after its wait() comes after it. The host does not wait: before it reads
+  // host memory itself it must synchronize(). In the cpu world the copy is made in wait().
   Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
   Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
   // Waits on the host for all work launched so far, and reads pending downloads. In the cuda world it calls idle()
@@ -120,10 +120,10 @@ class Stream {
     graphs_ = {};
     gemms_.clear();
   }
-  // Measures launches with events from now on in the cuda world; synchronize() logs the times.
+  // Measures launches with events after this call, in the cuda world; synchronize() logs the times.
   void time_ops();
 
-  // Ops in order, with the transfers of this stream, which communicators write.
+  // The ops in order, and the transfers of this stream, which communicators write.
   Trace& trace() { return *trace_; }
 
  private:

@@ -1,6 +1,6 @@
-// An observer of what a Stream begins and ends: ops, the calls that begin transfers, and the waits for them. A Stream's
-// trace has at most one (trace.h); in the dry world, where nothing takes time, it is not called. Calls nest. An
-// exception leaves the open ones without their end.
+// An observer of the beginnings and ends on a Stream: of ops, of the calls that begin transfers, and of the waits for
+// them. A Stream's trace has at most one (trace.h). It is not called in the dry world, where nothing takes time. Calls
+// nest. An exception leaves the open ones without their end.
 #pragma once
 
 #include <cstdint>

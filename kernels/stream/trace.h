@@ -1,6 +1,6 @@
-// The record of one rank in order: ops launched, transfers begun and waited for on all channels, among them copies
-// between device and host. Every Stream has one, in every world; it is off by default, because a long run would fill
-// memory. Transfers are numbered in the order of their beginnings. Groups of one rank make none.
+// The record of one rank in order: ops launched, transfers begun and waited for on all channels, including copies
+// between device and host. Every Stream has one, in every world. It is off by default, because a long run would fill
+// memory. Transfers are numbered in the order of their beginnings. A group of one rank has no transfers.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ enum class Transfer : uint8_t {
   connect,  // a group makes its connections
   texts,    // the session brings every rank's text to every rank
   text,     // the session brings rank 0's text to every rank
-  // These gather from some members, or scatter to some.
+  // Gathers from some members, or scatters to some.
   all_gather_of,
   reduce_scatter_to,
 };
@@ -41,16 +41,16 @@ struct TraceEvent {
   enum class Kind : uint8_t { op, begin, wait };
 
   Kind kind;
-  Transfer transfer{};       // begin
-  bool together = false;     // op: launched with the one before it, in one graph (launch_graph.h)
-  int8_t channel = -1;       // begin: the communicator's number, or host_channel
-  int32_t peer = -1;         // begin, for a message or a broadcast: the other member of the group, or the root; for a
-                             // gather or scatter of some members, how many they are
-  int32_t id = -1;           // begin, wait: number of the transfer
-  int32_t part = -1;         // op: the number of the part of the step that it belongs to, or -1
-  int64_t bytes = 0;         // begin: payload
-  const char* op = nullptr;  // op: its name, a literal
-  Cost cost{};               // op
+  Transfer transfer{};    // begin
+  bool together = false;  // of an op: launched with the one before it, in one graph (launch_graph.h)
+  int8_t channel = -1;    // of begin: the communicator's number, or host_channel
+  int32_t peer = -1;      // of begin: for a message or a broadcast, the other member of the group, or the root; for a
+                          // gather or scatter of some members, their number
+  int32_t id = -1;        // of begin and wait: number of the transfer
+  int32_t part = -1;      // of an op: number of the part of the step to which it belongs, or -1
+  int64_t bytes = 0;      // of begin: payload
+  const char* op = nullptr;  // of an op: its name, a literal
+  Cost cost{};               // an op's
 
   bool operator==(const TraceEvent&) const = default;
 };
@@ -67,11 +67,11 @@ class Trace {
     if (level_ == TraceLevel::everything)
       events_.push_back({.kind = TraceEvent::Kind::op, .part = part_, .op = name, .cost = cost});
   }
-  // Marks the events from number `first` on as ops of one graph.
+  // Marks events from number `first` on as ops of one graph.
   void launched_together(std::size_t first) {
     for (std::size_t i = first + 1; i < events_.size(); i++) events_[i].together = true;
   }
-  // Sets the part of the step that ops belong to from now on, by a number of the caller's; -1: none.
+  // Sets the part of the step to which later ops belong, by the caller's numbering; -1: no part.
   void set_part(int32_t part) { part_ = part; }
   TraceLevel level() const { return level_; }
   // Returns the ticket for wait().

@@ -1,7 +1,7 @@
 // The one exception type and the two ways to throw it. Every folder may include this file.
 //
 // An Error names the object, the numbers and the remedy, in one or two sentences, and records the file and line that
-// threw it. Our code throws nothing else on purpose.
+// threw it. The project throws no other exceptions on purpose.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,10 +33,10 @@ template <typename... Args>
 
 }  // namespace megalith
 
-// FAIL("cannot open {}: {}; does the folder exist?", path, why)
+// Example: FAIL("cannot open {}: {}; does the folder exist?", path, why)
 #define FAIL(...) ::megalith::fail(__FILE__, __LINE__, __VA_ARGS__)
 
-// CHECK(rows == n, "{} rows, expected {}", rows, n): for input and for our own invariants; always compiled in.
+// Example: CHECK(rows == n, "{} rows, expected {}", rows, n). For input and for our own invariants; always compiled in.
 #define CHECK(condition, ...)            \
   do {                                   \
     if (!(condition)) FAIL(__VA_ARGS__); \

@@ -17,7 +17,7 @@ const FileHook::Decide* installed = nullptr;
 }  // namespace
 
 FileHook::FileHook(Decide decide) : decide_(std::move(decide)) {
-  CHECK(!installed, "a hook for files is installed already; one at a time");
+  CHECK(!installed, "a hook for files is already installed; only one is possible");
   installed = &decide_;
 }
 
@@ -53,9 +53,9 @@ std::string why(int error, const std::string& path) {
   else if (error == EMFILE)
     remedy = "; allow this process more open files (ulimit -n)";
   else if (error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == EROFS)
-    remedy = "; check the path and the rights to it";
+    remedy = "; check the path and its permissions";
   else if (error == ELOOP)
-    remedy = "; it is a link, through which nothing is written: remove it or choose another place";
+    remedy = "; it is a link, and files are not written through links: remove it or choose another place";
   return std::strerror(error) + remedy;
 }
 

@@ -1,4 +1,4 @@
-// The system calls that change files, made by the classes of this folder alone. Tests can watch each and make it fail.
+// The system calls that change files. Only the classes of this folder make them. Tests can watch each and make it fail.
 #pragma once
 
 #include <cerrno>
@@ -22,12 +22,14 @@ struct FileEvent {
 };
 
 struct FileFate {
-  int error = 0;                                        // the errno that the call fails with; 0: it is made
-  int64_t bytes = std::numeric_limits<int64_t>::max();  // a write first writes this many, and is then short or fails
+  int error = 0;  // the errno with which the call fails; 0: it is made
+  int64_t bytes =
+      std::numeric_limits<int64_t>::max();  // a write first writes this many bytes; then it is short or fails
 };
 
-// For tests: while it lives, `decide` is called before each system call of this process, by one thread at a time; it
-// must not throw or call anything here. At most one, installed and removed while no other thread uses files.
+// For tests: during its lifetime `decide` is called before each system call of this process, by one thread at a time.
+// It must not throw or call a function of this header. There is at most one hook, installed and removed while no other
+// thread uses files.
 class FileHook {
  public:
   using Decide = std::function<FileFate(const FileEvent&)>;

@@ -22,7 +22,7 @@ using file_calls::error_of, file_calls::parent_of, file_calls::why;
 
 constexpr int64_t largest_call = int64_t{1} << 30;  // read and write take at most 2 GiB at once
 
-// Returns the type of what has this name: links are not followed, and not_found means nothing has it.
+// Returns the type of the file with this name. Links are not followed; not_found means that no file has it.
 fs::file_type type_at(const std::string& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type();
@@ -39,7 +39,7 @@ std::string words_of(const std::string& path, fs::file_type type) {
                                             : "not a plain file";
 }
 
-// Replacing a device or a pipe would break it for everybody, and a link would then mean another file.
+// Replacing a device or a pipe would break it for all its users, and a link would then mean another file.
 void refuse_unreplaceable(const std::string& path) {
   const fs::file_type type = type_at(path);
   CHECK(type == fs::file_type::not_found || type == fs::file_type::none || type == fs::file_type::regular,
@@ -152,7 +152,7 @@ int64_t File::read_next(void* out, int64_t most) {
 }
 
 void File::seek(int64_t offset) {
-  CHECK(::lseek(fd_, offset, SEEK_SET) == offset, "cannot go to byte {} of {}: {}", offset, path_, why(errno, path_));
+  CHECK(::lseek(fd_, offset, SEEK_SET) == offset, "cannot seek to byte {} of {}: {}", offset, path_, why(errno, path_));
 }
 
 void File::resize(int64_t bytes) {
@@ -242,7 +242,7 @@ void write_file(const std::string& path, std::string_view text, const Publishing
 
 void check_nothing_at(const std::string& path, const std::string& remedy) {
   const fs::file_type type = type_at(path);
-  if (type == fs::file_type::not_found || type == fs::file_type::none) return;  // none: opening it says why
+  if (type == fs::file_type::not_found || type == fs::file_type::none) return;  // none: opening the file reports why
   CHECK(type != fs::file_type::symlink, "{} is {}, and is not overwritten; {}", path, words_of(path, type), remedy);
   FAIL("{} exists already and is not overwritten; {}", path, remedy);
 }

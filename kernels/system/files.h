@@ -15,8 +15,8 @@
 
 namespace megalith {
 
-// An Error that is the file's fault, and so would recur anywhere: it is absent, too short, or has a wrong checksum. An
-// obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error.
+// An Error that is the file's own fault, and so would recur on any machine: the file is absent, too short, or has a
+// wrong checksum. An obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error.
 class CorruptFile : public Error {
  public:
   using Error::Error;
@@ -30,7 +30,7 @@ inline bool means_absent(std::error_code error) {
 
 // Returns "s3" for s3://bucket/run, and "" for a path. The system would create local folders of such a name.
 std::string_view scheme_of(std::string_view name);
-// Error for a name with a scheme. Creating a file or a folder calls it.
+// Throws Error for a name with a scheme. Creating a file or a folder calls it.
 void check_is_path(const std::string& name);
 
 // An open file, closed with the object.
@@ -39,15 +39,15 @@ class File {
   enum class Use {
     read,    // an existing file, else CorruptFile
     create,  // a new one
-    append,  // an existing or new file; not through a link, whose target may be another's
+    append,  // an existing or new file; refuses a link, whose target may belong to another user
     stream,  // an existing file, plain or a pipe, or "-", the standard input: read in sequence by read_next
-    // For folders that everybody may write to: create_own makes a file that no other user may open; read_own refuses
+    // For folders that all users may write to: create_own makes a file that no other user may open; read_own refuses
     // links and files of other users.
     create_own,
     read_own,
   };
   File(std::string path, Use use);  // refuses all but plain files
-  static File in_memory();          // without a name on any disk; path() opens it as long as it lives
+  static File in_memory();          // has no name on any disk; path() opens it during its lifetime
   ~File();
   File(File&& other) noexcept;
   File(const File&) = delete;
@@ -97,7 +97,7 @@ struct Publishing {
   std::string aside = ".partial";  // the suffix of the name until then
 };
 
-// A new file beside `path`, renamed to it by publish() or removed by the destructor.
+// A new file in the folder of `path`, renamed to it by publish() or removed by the destructor.
 class NewFile : public File {
  public:
   explicit NewFile(std::string path, const Publishing& how = {});  // removes what an earlier crash left there
@@ -115,21 +115,21 @@ std::string read_file(const std::string& path, File::Use use = File::Use::read);
 bool is_own(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// Error if anything has this name, also a link to nothing.
+// Throws Error if any file, folder or link has this name, also a link without a target.
 void check_nothing_at(const std::string& path, const std::string& remedy);
 // Makes a folder in an existing one, durably. Returns false if it exists, and then flushes nothing.
 bool make_folder(const std::string& path, const std::string& remedy);
-// The same with its parents. Flushes existing names too, as far as permitted: their creator may have crashed.
+// As make_folder, with the parents. Flushes existing names too, as far as permitted: their creator may have crashed.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. After an Error it has its old name.
 void move_file(const std::string& from, const std::string& to);
 // Makes the names in a folder durable, as File::sync does bytes. No error if the file system cannot sync folders.
 void sync_folder(const std::string& folder);
-void remove_all(const std::string& path);        // succeeds if nothing is there
+void remove_all(const std::string& path);        // succeeds if the path does not exist
 void discard(const std::string& path) noexcept;  // a file or an empty folder, if possible
 
-// Opens the null device as each of descriptors 0 to 2 that is closed. The first file that is opened would get its
-// number, and be read as standard input or written as standard output.
+// Opens the null device as each of the descriptors 0 to 2 that is closed. Otherwise the first file to be opened would
+// get its number, and would be read as standard input or written as standard output.
 void open_standard_descriptors();
 
 }  // namespace megalith

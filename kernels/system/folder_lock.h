@@ -11,16 +11,16 @@ namespace megalith {
 // locked. A file of that name with other contents is left alone.
 class FolderLock {
  public:
-  // Errors: another process holds it, with the folder, its host and process id; the file is no lock; it cannot be
-  // written. `remedy` ends the first two.
+  // Errors: another process holds it (with the folder, its host and process id); the file is not a lock; it cannot be
+  // written. `remedy` ends the first two messages.
   FolderLock(const std::string& folder, const std::string& remedy);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Returns why this file system cannot lock, so that nothing keeps others out; else "".
+  // Returns why this file system cannot lock, so that other processes are not kept out; else "".
   const std::string& absent() const { return absent_; }
-  // Returns whether the lock file is still in place: whoever removes it lets others in.
+  // Returns whether the lock file is still in place: a process that removes it lets others in.
   bool holds() const { return file_.is_at_its_path(); }
 
  private:

@@ -32,7 +32,7 @@ void check_depth(std::string_view text) {
 
 void expect_kind(const nlohmann::json& value, bool is_one, const char* kind) {
   if (!is_one)
-    throw nlohmann::json::type_error::create(302, fmt::format("{} is no {}", value.type_name(), kind), nullptr);
+    throw nlohmann::json::type_error::create(302, fmt::format("{} is not {}", value.type_name(), kind), nullptr);
 }
 
 template <class Number>
@@ -50,14 +50,14 @@ nlohmann::json parse_json(std::string_view text) {
 
 nlohmann::json parse_json_of_single_names(std::string_view text) {
   check_depth(text);
-  std::vector<std::set<std::string>> names;  // those that each open object has had
+  std::vector<std::set<std::string>> names;  // names seen in each open object
   const auto look = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (event == Event::object_start) names.emplace_back();
     if (event == Event::object_end) names.pop_back();
     if (event == Event::key && !names.back().insert(parsed.get<std::string>()).second)
       throw nlohmann::json::other_error::create(
-          502, fmt::format("the name \"{}\" stands twice in an object", parsed.get<std::string>()), nullptr);
+          502, fmt::format("an object has the name \"{}\" twice", parsed.get<std::string>()), nullptr);
     return true;
   };
   return nlohmann::json::parse(text, look);
@@ -94,12 +94,12 @@ std::string unknown_key(const nlohmann::json& object, const std::function<bool(c
 }
 
 const nlohmann::json& as_list(const nlohmann::json& value) {
-  expect_kind(value, value.is_array(), "list");
+  expect_kind(value, value.is_array(), "a list");
   return value;
 }
 
 const nlohmann::json& as_object(const nlohmann::json& value) {
-  expect_kind(value, value.is_object(), "object");
+  expect_kind(value, value.is_object(), "an object");
   return value;
 }
 
@@ -107,13 +107,13 @@ int64_t whole_number(const nlohmann::json& value, int64_t least, int64_t most) {
   if (!value.is_number_integer() ||
       (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}))
     throw nlohmann::json::type_error::create(
-        302, fmt::format("{} is no whole number of 64 bits", value.is_number() ? value.dump() : value.type_name()),
+        302, fmt::format("{} is not a whole number of 64 bits", value.is_number() ? value.dump() : value.type_name()),
         nullptr);
   return within(value.get<int64_t>(), least, most);
 }
 
 double real_number(const nlohmann::json& value, double least, double most) {
-  expect_kind(value, value.is_number(), "number");
+  expect_kind(value, value.is_number(), "a number");
   return within(value.get<double>(), least, most);
 }
 

@@ -14,7 +14,7 @@ DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(p != MAP_FAILED, "cannot allocate a write buffer of {} bytes: {}", bytes, std::strerror(errno));
   data_ = static_cast<char*>(p);
-  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // ignored where there are none
+  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // ignored if the system has no huge pages
 }
 
 DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }

@@ -9,7 +9,7 @@
 
 namespace megalith {
 
-// A buffer for direct writes: in huge pages if the system has them, with which a disk takes up to twice as many bytes a
+// A buffer for direct writes, in huge pages if the system has them: with these a disk takes up to twice as many bytes a
 // second. Reuse it for many files, since allocating it takes longer than filling it.
 class DirectMemory {
  public:
@@ -26,11 +26,11 @@ class DirectMemory {
   char* data_;
 };
 
-// Several threads write parts at once: where all cores compute, a writing thread waits long for its turn, and the disk
-// would wait with it. So an error may surface in a later call.
+// Several threads write parts at once: while all cores compute, a single writing thread would wait long for its turn,
+// and the disk with it. An error may therefore surface in a later call.
 class LargeWrite {
  public:
-  // The memory, at least 64 KiB, must not be used by others meanwhile.
+  // The memory, at least 64 KiB, must not be used otherwise during the write.
   LargeWrite(File& file, const DirectMemory& memory);
   ~LargeWrite();  // waits for the threads
   LargeWrite(const LargeWrite&) = delete;

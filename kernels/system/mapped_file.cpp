@@ -66,7 +66,7 @@ void MappedFile::guarded(void (*work)(const void*), const void* argument) const 
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path_, error);
   CHECK_INTACT(!error && bytes >= size_,
-               "{} had {} bytes when it was opened, and has {}: it was cut short, or written anew, while it was read; "
+               "{} had {} bytes when it was opened, and now has {}: it was truncated or rewritten while it was read; "
                "write another file and rename it over this one instead",
                path_, size_, error ? error.message() : fmt::format("{} now", bytes));
   FAIL("{} cannot be read although it still has its {} bytes; check its disk", path_, bytes);
@@ -81,7 +81,7 @@ void MappedFile::read(int64_t offset, void* out, int64_t bytes) const {
 SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
   File file(path, File::Use::create_own);
   try {
-    file.reserve(bytes);  // absent memory is an error here, and does not kill whoever touches it
+    file.reserve(bytes);  // missing memory is reported here, and does not kill a process that touches it later
     file.resize(bytes);
     data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
     CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, file_calls::why(errno, path));

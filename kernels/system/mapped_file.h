@@ -24,7 +24,7 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
   void read(int64_t offset, void* out, int64_t bytes) const;  // exactly `bytes` bytes
-  // Calls work(), which reads bytes(). A failed read leaves work() by longjmp, so it must own nothing then.
+  // Calls work(), which reads bytes(). A failed read leaves work() by longjmp, so it must not own anything then.
   template <class Work>
   void reading(const Work& work) const {
     guarded([](const void* w) { (*static_cast<const Work*>(w))(); }, &work);

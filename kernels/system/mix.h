@@ -12,7 +12,7 @@ constexpr uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The generator's step before it, by which 0 becomes another number than 0.
+// The generator's step, then the finalizer, so that 0 does not become 0.
 constexpr uint64_t mix_next(uint64_t x) { return mix(x + 0x9e3779b97f4a7c15u); }
 
 }  // namespace megalith

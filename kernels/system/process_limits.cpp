@@ -14,7 +14,7 @@ namespace {
 std::string limit_in_words() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    return fmt::format("this process may have {:.2f} GiB of addresses; allow it more (ulimit -v)",
+    return fmt::format("this process may have {:.2f} GiB of address space; allow it more (ulimit -v)",
                        gib(static_cast<int64_t>(limit.rlim_cur)));
   return "the system gives this process no more";
 }

@@ -1,4 +1,4 @@
-// Bytes in binary units.
+// Formats bytes in binary units.
 #pragma once
 
 #include <cstdint>

@@ -8,17 +8,17 @@ namespace megalith {
 inline void expect_dtype(const char* op, const char* name, const Tensor& t, DType want) {
   CHECK(t.dtype() == want, "{}: {} is {}, expected {}", op, name, name_of(t.dtype()), name_of(want));
 }
-// A type that models compute in.
+// Checks for a type that models compute in.
 inline void expect_compute(const char* op, const char* name, const Tensor& t) {
   CHECK(t.dtype() == DType::f32 || is_16_bit(t.dtype()), "{}: {} is {}, expected f32, bf16 or f16", op, name,
         name_of(t.dtype()));
 }
-// A type of the optimizer's state and of Muon's directions.
+// Checks for a type of the optimizer's state and of Muon's directions.
 inline void expect_f32_or_bf16(const char* op, const char* name, const Tensor& t) {
   CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
         name_of(t.dtype()));
 }
-// The type of the residual stream beside branches that compute in `compute`.
+// Checks for the type of a residual stream whose branches compute in `compute`.
 inline void expect_residual(const char* op, const char* name, const Tensor& t, DType compute) {
   CHECK(t.dtype() == DType::f32 || t.dtype() == compute, "{}: {} is {}, expected f32 or {}", op, name,
         name_of(t.dtype()), name_of(compute));

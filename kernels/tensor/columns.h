@@ -1,4 +1,4 @@
-// A range of columns of a matrix, and the index of its elements in the whole.
+// A range of columns of a matrix, and the index of its elements in the whole matrix.
 #pragma once
 
 #include <cstdint>

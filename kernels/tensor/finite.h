@@ -13,7 +13,7 @@ namespace detail {
 // A float is not finite if all bits of its exponent are 1.
 template <class Bits>
 int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
-  // So few that a counter as wide as a value suffices: then each value of a vector has a counter.
+  // Small enough for a counter as wide as a value, so that each value of a vector has a counter.
   constexpr int64_t some = int64_t{1} << 14;
   int64_t count = 0;
   for (int64_t begin = 0; begin < n; begin += some) {
@@ -31,7 +31,7 @@ int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
 }
 }  // namespace detail
 
-// Counts among n values in host memory.
+// Returns how many of n values in host memory are not finite.
 inline int64_t count_not_finite(const void* values, DType dtype, int64_t n) {
   switch (dtype) {
     case DType::f32: return detail::count_exponents<uint32_t>(values, n, 0x7f800000u);

@@ -1,4 +1,4 @@
-// Converts elements in place to a type of another size, in parts that overwrite nothing that is still to be read.
+// Converts elements in place to a type of another size, in parts that overwrite no element before it is read.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 namespace megalith {
 
 // Calls convert(begin, end) on ranges that cover [0, n), in order. The elements of a range may be converted in any
-// order, except in that of the first `front`: elements [b, 2b) of the smaller type end where [b, 2b) of the larger,
-// twice the size, begin. The larger type is written from the back.
+// order, except those of the range of the first `front`: elements [b, 2b) of the smaller type end where [b, 2b) of the
+// larger type, twice the size, begin. The larger type is written from the end.
 template <class F>
 void convert_in_place(int64_t n, int64_t front, bool to_larger, F&& convert) {
   if (!to_larger) convert(int64_t{0}, std::min(n, front));

@@ -83,7 +83,7 @@ struct float16 {
   }
 
  private:
-  static constexpr uint32_t rebias = (127 - 15) << 23;  // from this exponent to float's
+  static constexpr uint32_t rebias = (127 - 15) << 23;  // difference between the two exponents' biases
 };
 
 template <class T>

@@ -91,7 +91,7 @@ std::vector<CopyRun> copy_runs(const TensorShard& source, const TensorShard& des
   const int64_t first = std::max(from.begin / source.columns.size(), to.begin / destination.columns.size());
   const int64_t last = std::min((from.end - 1) / source.columns.size(), (to.end - 1) / destination.columns.size());
   for (int64_t row = first; row <= last; row++) {
-    // The offset of the row's column 0 in each shard's buffer, which may lie outside.
+    // The offset of the row's column 0 in each shard's buffer, which may be outside the buffer.
     const int64_t from_zero = row * source.columns.size() - source.columns.begin - from.begin;
     const int64_t to_zero = row * destination.columns.size() - destination.columns.begin - to.begin;
     const Interval here =

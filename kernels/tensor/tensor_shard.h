@@ -20,7 +20,7 @@ namespace megalith {
 struct TensorShard {
   std::string name;            // global name; the kind is a path: "parameters/wte.weight", "moments/first/wte.weight"
   std::vector<int64_t> shape;  // global shape, at least one dimension
-  Interval columns{};          // of (rows, cols)
+  Interval columns{};          // a range of the matrix (rows, cols)
   Interval elements{};         // of rows * columns.size()
 
   int64_t rows() const;

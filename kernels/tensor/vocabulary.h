@@ -23,7 +23,7 @@ struct VocabularyPart {
 
 inline VocabularyPart whole_vocabulary(int64_t V) { return {0, V, V}; }
 
-// `room`: the rows or columns that tensor `name` of op `op` has.
+// Checks that tensor `name` of op `op` has room for the part in its `room` rows or columns.
 inline void expect_part(const char* op, const VocabularyPart& part, const char* name, int64_t room) {
   CHECK(part.total > 0 && part.first >= 0 && part.count >= 0 && part.first + part.count <= part.total,
         "{}: tokens [{}, {}) are outside a vocabulary of {}", op, part.first, part.first + part.count, part.total);

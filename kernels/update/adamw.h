@@ -25,11 +25,11 @@ struct AdamW {
   double weight_decay = 0;
 };
 
-// Rounding of bf16 state. A draw depends on the step and on the element's index in the whole parameter, as in
+// Rounding of bf16 state. A random word depends on the step and on the element's index in the whole parameter, as in
 // NormalFill, so every layout draws the same numbers.
 struct Rounding {
   bool stochastic = false;  // else to nearest
-  uint64_t key = 0;         // the step's: rounding_key
+  uint64_t key = 0;         // of the step: rounding_key
   uint64_t stream = 0;      // the parameter's
   int64_t begin = 0;        // the update covers elements [begin, begin + n) of these columns
   Columns columns{};
@@ -69,7 +69,7 @@ struct AdamWUpdate {
   Tensor m, v;       // (n), both f32 or both bf16, in place
   Tensor working{};  // (n), in a compute type: the new master rounded to nearest; empty when the master itself computes
   Tensor grad;       // (n) f32
-  Tensor state;      // of DecideUpdate (decide_update.h)
+  Tensor state;      // as written by DecideUpdate (decide_update.h)
   AdamW adamw;
   Rounding rounding{};
 };

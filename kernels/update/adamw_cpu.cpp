@@ -11,7 +11,7 @@
 namespace megalith::cpu {
 
 namespace {
-constexpr int64_t cached = 512;  // elements at a time
+constexpr int64_t cached = 512;  // elements in a block
 
 // Returns elements [begin, begin + n) as f32: in place, or converted into `scratch`.
 float* widened(const Tensor& t, int64_t begin, int64_t n, float* scratch) {
@@ -48,7 +48,7 @@ void update(float* p, float* m, float* v, const float* grad, int64_t n, const Up
   }
 }
 
-// Rounds bf16 state: `from` becomes the value that is stored.
+// Rounds bf16 state and replaces `from` by the stored values.
 void round_state(std::array<Tensor, 3> state, int64_t begin, int64_t n, std::array<float*, 3> from,
                  const Rounding& rounding) {
   for (size_t k = 0; k < state.size(); k++)

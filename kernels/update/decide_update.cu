@@ -1,13 +1,14 @@
-// The decision on one block.
+// One block makes the decision.
 #include "kernels/loops/device_cuda.h"
 #include "kernels/update/decide_update.h"
 
 namespace megalith::cuda {
 
 namespace {
-constexpr int deciders = 128;  // threads
+constexpr int deciders = 128;  // threads of the block
 
-// Returns the median in every thread, or 0 if there are too few norms. Each thread ranks its norm, equal ones by index.
+// Returns the median in every thread, or 0 if there are too few norms. Each thread ranks its norm; equal norms rank by
+// index.
 static_assert(deciders == UpdateState::window);
 __device__ inline double median_of_norms(const UpdateState& state) {
   __shared__ double middle[2];

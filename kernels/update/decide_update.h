@@ -14,8 +14,8 @@ namespace megalith {
 
 struct LossScaling {
   double initial = 0;  // 0: no loss scale
-  // If dynamic, the scale halves on each overflow from the `delayed_shift`-th on since it rose, down to `minimum`, and
-  // doubles after `window` updates in a row.
+  // If dynamic, the scale halves on each overflow, beginning with the `delayed_shift`-th since it rose, down to
+  // `minimum`; it doubles after `window` updates in a row.
   bool dynamic = false;
   double minimum = 1;
   int64_t window = 1000;
@@ -26,7 +26,7 @@ struct UpdateRules {
   double max_norm = 0;       // clips to this norm; 0: off
   double skip_above = 0;     // skips gradients above this many times the median of earlier norms; 0: off
   int64_t most_skipped = 3;  // in a row, without overflows; beyond it every step is skipped
-  bool counts = true;        // some token of the step counts in the loss
+  bool counts = true;        // true if any token of the step counts in the loss
   LossScaling loss_scaling{};
 };
 
@@ -36,16 +36,16 @@ enum class Decision {
   spike,       // the norm is too large
   over,        // most_skipped is exceeded
   overflow,    // the norm is not finite, and the loss scale may fall
-  nothing,     // no token counts, so that there is no mean and no gradient
+  nothing,     // no token counts, so there is no mean and no gradient
 };
 
-// A tensor of f64 on the device. All 0, but for the loss scale, before the first update.
+// A tensor of f64 on the device. Before the first update all but the loss scale is 0.
 struct UpdateState {
   static constexpr int64_t window = 128, enough = 16;  // the most and the fewest norms for a median
 
   double decision;
-  double norm;        // of the gradient of the loss
-  double median;      // the one compared with; 0: none
+  double norm;        // norm of the loss's gradient
+  double median;      // the one compared with; 0: no median
   double scale;       // the factor of the summed gradient: min(1, max_norm / (norm + 1e-6)) over the loss scale
   double rate, root;  // AdamW's lr / (1 - b1^t) and 1 / (1 - b2^t)
   double loss_scale;  // this step's
@@ -54,9 +54,9 @@ struct UpdateState {
   double overflows;        // since the scale rose
   double good_steps;       // since the scale changed or an overflow
   double updates;          // updates made: t above
-  double skipped;          // steps in a row
+  double skipped;          // skipped steps in a row
   double num_norms;        // norms of updates so far
-  double norms[window];    // the last of them; number i is at i % window
+  double norms[window];    // the last norms; number i is at i % window
 
   static constexpr int64_t numel = 13 + window;
 };
@@ -66,7 +66,8 @@ static_assert(sizeof(UpdateState) == UpdateState::numel * sizeof(double));
 inline Tensor next_loss_scale_of(const Tensor& state) { return state.flat(7, 8); }
 static_assert(offsetof(UpdateState, next_loss_scale) == 7 * sizeof(double));
 
-// A skipped step changes neither updates nor norms. One of which no token counts is not among those skipped in a row.
+// A skipped step changes neither updates nor norms. A step in which no token counts is not among those skipped in a
+// row.
 struct DecideUpdate {
   static constexpr const char* name = "decide_update";
   Tensor state;  // (UpdateState::numel) f64, in place
@@ -75,7 +76,7 @@ struct DecideUpdate {
   AdamW adamw;
 };
 
-// The decision, shared by both implementations, once norm and median are in the state. Returns true for an update,
+// Makes the decision, once norm and median are in the state; both implementations share it. Returns true for an update,
 // whose rates the caller sets.
 constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss) {
   const LossScaling& scaling = rules.loss_scaling;

@@ -20,7 +20,7 @@ __device__ inline bool updates(const UpdateState* state) {
   return state->decision == static_cast<double>(Decision::update);
 }
 
-// Returns the state that is stored of a value, in its own type.
+// Stores a value in the state's type and returns the stored value.
 template <bool stochastic, class T>
 __device__ __forceinline__ T rounded(float value, const Rounding& rounding, int64_t i, size_t word) {
   if constexpr (stochastic) {

@@ -1,4 +1,4 @@
-// What Muon does beside products: momentum, what Newton-Schulz's iteration needs around its products, and the update.
+// Muon without its matrix products: momentum, the steps around the products of Newton-Schulz's iteration, and the
 // For a matrix with gradient g, all steps of one update:
 //   momentum   g = scale * grad;  m = b m + (1 - b) g;  u = (1 - b) g + b m           (Nesterov's)
 //   iteration  X = u / max(|u|, 1e-7), Frobenius' norm;  five times  A = X X^T,  X = (c0 I + c1 A + c2 A A) X
@@ -19,7 +19,7 @@ namespace megalith {
 struct Muon {
   double learning_rate = 0;
   double weight_decay = 0;
-  double size = 1;  // of the direction
+  double size = 1;  // factor of the direction
 };
 
 namespace newton_schulz {
@@ -33,7 +33,7 @@ struct MuonMomentum {
   static constexpr const char* name = "muon_momentum";
   Tensor m;      // (n) f32 or bf16, in place
   Tensor grad;   // (n) f32, becomes u
-  Tensor state;  // of DecideUpdate (decide_update.h)
+  Tensor state;  // as written by DecideUpdate (decide_update.h)
   Rounding rounding{};
 };
 
@@ -50,7 +50,7 @@ struct NewtonSchulzPolynomial {
   Tensor a, b;  // (k, k); f32 or bf16, all of one type
 };
 
-// Columns of a matrix (R, columns.total) from a part (R, columns.count), and the other way; both f32 or both bf16.
+// Copies columns of a matrix (R, columns.total) from a part (R, columns.count), and back; both f32 or both bf16.
 struct PutColumns {
   static constexpr const char* name = "put_columns";
   Tensor whole;  // these columns are written
@@ -64,8 +64,7 @@ struct TakeColumns {
   Columns columns;
 };
 
-// Updates the weights by a direction. A skipped step writes nothing. Of the words of rounding, the master takes the
-// first.
+// Updates the weights by a direction. A skipped step writes nothing. The master takes the first word of rounding.
 struct MuonUpdate {
   static constexpr const char* name = "muon_update";
   Tensor master;     // (n) f32 or bf16, in place

@@ -16,7 +16,7 @@ const UpdateState& update_state_of(const Tensor& state) {
 }
 bool updates(const UpdateState& state) { return state.decision == static_cast<double>(Decision::update); }
 
-// Stores element i of bf16 or f32 state, whose word of the draw is number `word`; returns what is stored.
+// Stores element i of bf16 or f32 state with word number `word` of its random words; returns the stored value.
 template <bool stochastic, class T>
 float store_rounded(T& to, float value, const Rounding& rounding, int64_t i, size_t word) {
   if constexpr (stochastic) {
@@ -62,7 +62,7 @@ void add_momentum(Tensor m_, Tensor grad_, const UpdateState& state, const Round
   const auto scale = static_cast<float>(state.scale), c = static_cast<float>(1 - newton_schulz::momentum);
   parallel_for(grad_.numel(), 3, [=](int64_t begin, int64_t end) {
     // Each sum has one product, so that a compiler can fuse it in one way only: the bits of an element must not depend
-    // on where in the loop it stands, which a layout decides.
+    // on its place in the loop, which a layout decides.
     for (int64_t i = begin; i < end; i++) {
       const float g = grad[i], before = get(m[i]);
       const float mi = before + c * (scale * g - before);

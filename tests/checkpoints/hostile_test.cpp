@@ -143,7 +143,7 @@ TEST_F(Hostile, elements_before_the_structure) {
   spill(path_, good.substr(begin, bytes) + good.substr(0, begin) + good.substr(begin + bytes));
   manifest_.files[0].datasets[0].offset = 0;
   forge_manifest(checkpoint_, manifest_);
-  expect_refused("at byte 0 lies outside the file or over another");
+  expect_refused("at byte 0 is outside the file or overlaps another");
 }
 
 // The library itself adds them.
@@ -214,8 +214,8 @@ TEST_F(Hostile, manifests_that_cannot_be_true) {
   };
   expect(first, "]}", "lists no files");
   expect(R"("step": 1)", R"("step": -1)", "step -1");
-  expect(R"("step": 1)", R"("step": 1.5)", "no whole number");
-  expect(R"("step": 1)", R"("step": 18446744073709551615)", "no whole number");
+  expect(R"("step": 1)", R"("step": 1.5)", "not a whole number");
+  expect(R"("step": 1)", R"("step": 18446744073709551615)", "not a whole number");
   expect(R"("state": {)", R"("state": [)" + std::string(100000, '[') + "{", "nested more than");
   expect(R"("bytes": )", R"("bytes": -)", "outside the file");
   expect(R"("name": "rank-00000.h5")", R"("name": "rank\n00000.h5")", "is not a valid file name");
@@ -226,7 +226,7 @@ TEST_F(Hostile, manifests_that_cannot_be_true) {
   expect(R"("elements":[0)", R"("elements":[-1)", "its elements are outside [0, ");
   expect(R"("shape":[)", R"("shape":[-)", "all must be positive");
   expect(R"("shape":[)", R"("shape":[0,)", "all must be positive");
-  expect(R"("shape":[)", R"("shape":[1e300,)", "no whole number");
+  expect(R"("shape":[)", R"("shape":[1e300,)", "not a whole number");
   expect(R"("offset":)", R"("offset":-)", "outside the file");
 }
 

@@ -198,8 +198,8 @@ TEST(HuggingFace, several_files_are_read_by_their_index) {
     return open_error();
   };
   const char* const table = "transformer.wte.weight";
-  expect_part(after(table, "b.safetensors"), "says that transformer.wte.weight is in b.safetensors");
-  expect_part(after(table, nullptr), "a.safetensors holds transformer.wte.weight, which");
+  expect_part(after(table, "b.safetensors"), "lists transformer.wte.weight in b.safetensors");
+  expect_part(after(table, nullptr), "a.safetensors has transformer.wte.weight, which");
   expect_part(after("x", "a.safetensors"), "it is in none of them");
   expect_part(after("x", "../a.safetensors"), "not a file of its folder");
   expect_part(after("x", 3), "the file of x is 3");

@@ -106,7 +106,7 @@ TEST(Read, WrongTypes) {
             "run.toml:2: data.shuffle = 1 is an integer, expected true or false");
   EXPECT_EQ(text_refusal("[run]\noutput = 1979-05-27\n"), "run.toml:2: run.output is a date, expected a string");
   EXPECT_EQ(text_refusal("model = 4\n"),
-            "run.toml:1: model = 4 is an integer, expected a section; write [model] and its keys below");
+            "run.toml:1: model = 4 is an integer, expected a section; write [model] with its keys below");
 }
 
 TEST(Read, OutOfRange) {
@@ -158,7 +158,7 @@ TEST(Read, SyntaxErrorsSayWhere) {
   EXPECT_NE(text_refusal("[model]\nlayers = 1\nlayers = 2\n").find("keep one of the two"), std::string::npos);
   EXPECT_EQ(text_refusal("\n\n[model\n").rfind("run.toml:3:", 0), 0u);
   EXPECT_EQ(text_refusal("[run]\noutput = \"\xff\"\n").rfind("run.toml:2:", 0), 0u);
-  EXPECT_NE(text_refusal("[run]\noutput = \"a\\u0000b\"\n").find("holds a NUL character"), std::string::npos);
+  EXPECT_NE(text_refusal("[run]\noutput = \"a\\u0000b\"\n").find("contains a NUL character"), std::string::npos);
 }
 
 // data.train may be a list; it prints as one and reads back. Elsewhere a list is refused.

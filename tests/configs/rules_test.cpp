@@ -95,7 +95,7 @@ TEST(Rules, LearningRate) {
   expect_refusal({"optimizer.min_learning_rate=0.1", "optimizer.learning_rate=0.01"},
                  "optimizer.min_learning_rate = 0.1 is above optimizer.learning_rate = 0.01; the decay only goes down");
   expect_refusal({"optimizer.warmup_steps=11", "optimizer.decay_steps=10"},
-                 "optimizer.warmup_steps = 11 is beyond optimizer.decay_steps = 10, where the decay has ended; lower "
+                 "optimizer.warmup_steps = 11 is beyond optimizer.decay_steps = 10, the end of the decay; lower "
                  "the one or raise the other");
   EXPECT_NO_THROW(parse_config("", "run.toml", {"optimizer.warmup_steps=10", "optimizer.decay_steps=10"}));
   EXPECT_NO_THROW(parse_config("", "run.toml",
@@ -130,8 +130,7 @@ TEST(Rules, TensorParallelism) {
   EXPECT_TRUE(allowed({"parallel.tensor_parallel_degree=6"}));
   expect_refusal({"parallel.tensor_parallel_degree=4", "model.key_value_heads=6"},
                  "parallel.tensor_parallel_degree = 4 neither divides model.key_value_heads = 6 nor is a multiple of "
-                 "it, so that its heads cannot be shared out, nor each be held by as many ranks; these fit: 1 2 3 6 "
-                 "12");
+                 "it, so that ranks can neither divide its heads nor share them evenly; these fit: 1 2 3 6 12");
   for (const char* degree : {"1", "2", "3", "6", "12"})
     EXPECT_TRUE(allowed({fmt::format("parallel.tensor_parallel_degree={}", degree), "model.key_value_heads=6"}));
   for (const char* degree : {"2", "12"})
@@ -161,11 +160,10 @@ TEST(Rules, AMicrobatchOfATensorGroupDividesTheBatch) {
 TEST(Rules, SequenceParallelismSharesOutRows) {
   const std::vector<std::string> odd = {"parallel.sequence_parallel=true", "parallel.tensor_parallel_degree=4",
                                         "batch.microbatch_size=2", "batch.sequence_length=7"};
-  expect_refusal(
-      odd,
-      "parallel.sequence_parallel = true shares out the rows of a microbatch, batch.microbatch_size 2 x "
-      "batch.sequence_length 7 = 14, which parallel.tensor_parallel_degree = 4 does not divide; degrees that "
-      "do: 1 2; sequences that fit: 6 8");
+  expect_refusal(odd,
+                 "parallel.sequence_parallel = true divides the rows of a microbatch, batch.microbatch_size 2 x "
+                 "batch.sequence_length 7 = 14, which parallel.tensor_parallel_degree = 4 does not divide; degrees "
+                 "that do: 1 2; sequences that fit: 6 8");
   for (const char* way : {"parallel.tensor_parallel_degree=1", "parallel.tensor_parallel_degree=2",
                           "batch.sequence_length=6", "batch.sequence_length=8", "parallel.prescaled_batch=false"}) {
     std::vector<std::string> changed = odd;
@@ -193,7 +191,7 @@ TEST(Rules, PipelineStagesHaveLayers) {
                  "parallel.virtual_stages = 2 needs more than one pipeline rank; set 1, or raise "
                  "parallel.pipeline_parallel_degree");
   expect_refusal({"parallel.pipeline_schedule=zb_v", "parallel.pipeline_parallel_degree=2"},
-                 "parallel.pipeline_schedule = \"zb_v\" has two chunks of layers on each rank, and "
+                 "parallel.pipeline_schedule = \"zb_v\" has two chunks of layers on each rank, but "
                  "parallel.virtual_stages is 1; set that to 2");
   expect_refusal({"parallel.active_microbatches=3", "parallel.pipeline_parallel_degree=2", "parallel.virtual_stages=2",
                   "parallel.pipeline_schedule=v_half"},
@@ -201,7 +199,7 @@ TEST(Rules, PipelineStagesHaveLayers) {
   expect_refusal({"parallel.active_microbatches=1", "parallel.pipeline_parallel_degree=2", "parallel.virtual_stages=2",
                   "parallel.pipeline_schedule=zb_v"},
                  "parallel.active_microbatches = 1 is less than the 2 that parallel.pipeline_schedule = \"zb_v\" needs "
-                 "on as many pipeline ranks; set 0, or the schedule \"v_half\", which needs half the memory");
+                 "on this many pipeline ranks; set 0, or the schedule \"v_half\", which needs half the memory");
   EXPECT_TRUE(allowed({"parallel.active_microbatches=2", "parallel.pipeline_parallel_degree=2",
                        "parallel.virtual_stages=2", "parallel.pipeline_schedule=zb_v"}));
   for (const auto& [degree, chunks] : {std::pair{12, 1}, {4, 3}, {2, 5}, {2, 6}})
@@ -232,7 +230,7 @@ TEST(Rules, LayersOfStages) {
                              count));
   expect("5 6 6", "makes 17 layers");
   for (const char* word : {"0", "-2", "six", "6.0", "5,6,5", "17", "9223372036854775807", "99999999999999999999"})
-    expect(fmt::format("5 {} 5", word).c_str(), fmt::format("holds \"{}\", which is not a number from 1 to 16", word));
+    expect(fmt::format("5 {} 5", word).c_str(), fmt::format("has \"{}\", which is not a number from 1 to 16", word));
   EXPECT_EQ(
       message_of([] { parse_config("[parallel]\nlayers_per_stage = \"11\"\n", "run.toml"); }).rfind("run.toml:2: ", 0),
       0u);
@@ -271,7 +269,7 @@ TEST(Rules, PlacementIsAnOrderOfTheAxes) {
 
 TEST(Rules, LossScale) {
   expect_refusal({"precision.loss_scale=8"},
-                 "precision.loss_scale = 8.0 has no use with precision.compute = \"fp32\"; set 0");
+                 "precision.loss_scale = 8.0 has no effect with precision.compute = \"fp32\"; set 0");
   EXPECT_NE(refusal({"precision.initial_loss_scale=0.5"}).find("is below precision.minimum_loss_scale = 1"),
             std::string::npos);
 }
@@ -286,8 +284,8 @@ TEST(Rules, Run) {
 
 TEST(Rules, ARendezvousIsWithoutMpi) {
   expect_refusal({"communication.rendezvous=/shared/meet", "communication.backend=mpi"},
-                 "communication.rendezvous = \"/shared/meet\" is for ranks started without MPI, and "
-                 "communication.backend = \"mpi\" needs it; empty the one, or set nccl");
+                 "communication.rendezvous = \"/shared/meet\" is for ranks started without MPI, but "
+                 "communication.backend = \"mpi\" needs MPI; leave it empty, or set nccl");
   EXPECT_TRUE(allowed({"communication.rendezvous=/shared/meet"}));
   EXPECT_TRUE(allowed({"communication.backend=mpi", "communication.timeout=0.5", "communication.max_ctas=8"}));
   EXPECT_TRUE(allowed({"communication.timeout=0"}));
@@ -299,23 +297,23 @@ TEST(Rules, OffloadNeedsLayersThatAreRecomputed) {
   for (const char* kind : {"none", "selective"})
     expect_refusal(
         {"memory.offload_activations=true", fmt::format("memory.activation_checkpointing={}", kind)},
-        fmt::format("memory.offload_activations = true copies the inputs of recomputed layers, and "
-                    "memory.activation_checkpointing = \"{}\" recomputes no whole layer; set each, group_N or "
-                    "contiguous there",
-                    kind));
+        fmt::format(
+            "memory.offload_activations = true copies the inputs of recomputed layers, but "
+            "memory.activation_checkpointing = \"{}\" recomputes no whole layer; set each, group_N or contiguous there",
+            kind));
   for (const char* kind : {"each", "group_4", "contiguous"})
     EXPECT_TRUE(allowed({"memory.offload_activations=true", fmt::format("memory.activation_checkpointing={}", kind)}));
 }
 
 TEST(Rules, ParametersAreOffloadedBesideTheOptimizerAndWhereTheyAreGathered) {
   expect_refusal({"memory.offload_parameters=true", "memory.offload_optimizer=0.75"},
-                 "memory.offload_parameters = true is for weights whose master weights are in host memory too, and "
+                 "memory.offload_parameters = true is for weights whose master weights are also in host memory, but "
                  "memory.offload_optimizer = 0.75 leaves some on the device; set 1 there");
   expect_refusal(
       {"memory.offload_parameters=true", "memory.offload_optimizer=1", "parallel.sharding_strategy=shard_grad_op"},
-      "memory.offload_parameters = true copies a layer to the device when it is gathered, which "
-      "parallel.sharding_strategy = \"shard_grad_op\" does not do for each use; set full_shard there, which "
-      "one rank may have as well");
+      "memory.offload_parameters = true copies a layer to the device when it is gathered, but "
+      "parallel.sharding_strategy = \"shard_grad_op\" does not gather it for each use; set full_shard there, which "
+      "also works on one rank");
   EXPECT_TRUE(allowed({"memory.offload_parameters=true", "memory.offload_optimizer=1"}));
   EXPECT_TRUE(allowed({"memory.offload_optimizer=0.5", "parallel.sharding_strategy=no_shard"}));
 }
@@ -323,8 +321,8 @@ TEST(Rules, ParametersAreOffloadedBesideTheOptimizerAndWhereTheyAreGathered) {
 TEST(Rules, StateInBf16) {
   const std::string narrow = "precision.master=bf16", random = "precision.stochastic_rounding=true";
   expect_refusal({narrow},
-                 "precision.master = \"bf16\" holds fewer digits than weights have with precision.compute = "
-                 "\"fp32\"; set bf16 there, or fp32 here");
+                 "precision.master = \"bf16\" has fewer digits than weights have with precision.compute = \"fp32\"; "
+                 "set bf16 there, or fp32 here");
   EXPECT_NE(refusal({narrow, "precision.compute=fp16"}).find("\"fp16\"; set bf16 there"), std::string::npos);
   expect_refusal(
       {random},
@@ -338,10 +336,10 @@ TEST(Rules, GraphsHoldWhatIsTheSameInEachStep) {
   const std::string graphs = "run.cuda_graphs=true";
   expect_refusal(
       {graphs, "parallel.tensor_parallel_degree=2"},
-      "run.cuda_graphs = true holds no sums over ranks, which parallel.tensor_parallel_degree = 2 has inside "
-      "of layers; set 1 there, or false here");
+      "run.cuda_graphs = true cannot include sums over ranks, which parallel.tensor_parallel_degree = 2 has inside "
+      "layers; set 1 there, or false here");
   expect_refusal({graphs, "parallel.pipeline_parallel_degree=2"},
-                 "run.cuda_graphs = true is not for stages that wait for one another's messages, and "
+                 "run.cuda_graphs = true does not work for stages that wait for one another's messages, and "
                  "parallel.pipeline_parallel_degree = 2; set 1 there, or false here");
   EXPECT_TRUE(allowed({graphs, "model.dropout=0.2"}));
 }

@@ -139,7 +139,7 @@ TEST(Sources, AListHasWeights) {
   EXPECT_EQ(parse("a 3\nb 1.5\n")[0].share, 2);
   for (const char* wrong : {"a\n", "a 0\n", "a -1\n", "a 0.3x\n", "a 1e3\n", "a .\n", "a 1.0000000001\n"})
     EXPECT_ERROR(parse(wrong), "data.train", "no weight", "NAME 0.3");
-  EXPECT_ERROR(parse(" 0.5\n"), "names no source");
+  EXPECT_ERROR(parse(" 0.5\n"), "has no source");
   EXPECT_ERROR(parse("a 1\na 2\n"), "names a twice");
 }
 
@@ -162,7 +162,7 @@ TEST(Sources, AreFilesPrefixesAndGlobs) {
   EXPECT_EQ(names("*/x.bin"), "d/x.bin ");
   EXPECT_EQ(names("odd[1].bin"), "odd[1].bin ");  // a file before a glob
   EXPECT_ERROR(names("absent"), "No such file", "absent-00000.bin");
-  EXPECT_ERROR(names("*.tokens"), "matches none");
+  EXPECT_ERROR(names("*.tokens"), "matches no file");
   EXPECT_ERROR(names("d"), "is a folder", "d/*.bin");
   touch("d/train.bin");
   EXPECT_EQ(names("d"), "d/train.bin ") << "a folder of prepare means its training tokens";

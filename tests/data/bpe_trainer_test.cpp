@@ -102,7 +102,7 @@ TEST(BpeTrainer, WhatItTrainedSurvivesTheDiskAndKeepsEveryByte) {
 
 TEST(BpeTrainer, RefusesWhatCannotBe) {
   EXPECT_ERROR(train_bpe(counts_of("abc"), 257), "257", "258");
-  EXPECT_ERROR(train_bpe(counts_of("abc"), 300), "259 tokens only, not 300", "train:259");
+  EXPECT_ERROR(train_bpe(counts_of("abc"), 300), "only 259 tokens, not 300", "train:259");
 }
 
 }  // namespace

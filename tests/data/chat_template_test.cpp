@@ -123,17 +123,18 @@ TEST(ChatTemplate, AFileHoldsAllOfATemplate) {
   const ChatTemplate without_system = from(R"({"user": {"before": "Q: ", "after": "\n"},
     "assistant": {"before": "A:", "lead": " ", "end": "\n"}})");
   EXPECT_EQ(render_chat(without_system, Messages{{"user", "1+1?"}, {"assistant", "2"}}).text, "Q: 1+1?\nA: 2\n");
-  EXPECT_ERROR(render_chat(without_system, a_conversation()), "system", "knows nothing", "leave it out");
+  EXPECT_ERROR(render_chat(without_system, a_conversation()), "the role system, which the template", "does not have",
+               "remove it");
 }
 
 TEST(ChatTemplate, WhatIsNoConversationIsSaid) {
   const ChatTemplate chat = chat_template("chatml");
   const auto render = [&](const Messages& messages) { return render_chat(chat, messages).text; };
   EXPECT_ERROR(render({}), "no message");
-  EXPECT_ERROR(render({{"system", "x"}}), "only message is of the role system");
-  EXPECT_ERROR(render({{"assistant", "x"}}), "message 1 of 1 is of the role \"assistant\", and user is due");
-  EXPECT_ERROR(render({{"user", "x"}, {"user", "y"}}), "message 2 of 2", "and assistant is due");
-  EXPECT_ERROR(render({{"user", "x"}, {"system", "y"}}), "message 2 of 2 is of the role \"system\"");
+  EXPECT_ERROR(render({{"system", "x"}}), "only message has the role system");
+  EXPECT_ERROR(render({{"assistant", "x"}}), "message 1 of 1 has the role \"assistant\", expected user");
+  EXPECT_ERROR(render({{"user", "x"}, {"user", "y"}}), "message 2 of 2", "expected assistant");
+  EXPECT_ERROR(render({{"user", "x"}, {"system", "y"}}), "message 2 of 2 has the role \"system\"");
   EXPECT_ERROR(render({{"user", "x"}, {"tool", "y"}}), "\"tool\"", "take turns");
 }
 

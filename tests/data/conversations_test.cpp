@@ -123,7 +123,7 @@ TEST(Conversations, AMaskThatIsLostIsMissed) {
   EXPECT_TRUE(TokenStream::open(scratch.path("out/train.bin")).is_masked());
   std::filesystem::remove(scratch.path("out/train.mask"));
   const std::string said = message_of([&] { TokenStream::open(scratch.path("out/train.bin")); });
-  EXPECT_NE(said.find("/out/train.mask, which says which of its tokens count, is gone"), std::string::npos) << said;
+  EXPECT_NE(said.find("/out/train.mask, the mask of the tokens that count, is missing"), std::string::npos) << said;
 }
 
 TEST(Conversations, WholeOnesAreHeldOut) {
@@ -146,19 +146,19 @@ TEST(Conversations, WhatIsNoneIsSaidWithItsLine) {
     const std::string message = message_of([&] { prepare(options); });
     for (const std::string& word : {std::string(words)...}) EXPECT_NE(message.find(word), std::string::npos) << message;
   };
-  fails(R"({"messages": [{"role": "assistant", "content": "x"}]})", "x.jsonl, line 2 (at byte", "user is due");
+  fails(R"({"messages": [{"role": "assistant", "content": "x"}]})", "x.jsonl, line 2 (at byte", "expected user");
   fails(R"({"messages": [{"role": "user"}]})", "line 2", "message 1 of 1 has no \"content\"");
   fails(R"({"messages": [{"role": "user", "content": null}]})", "\"content\" that is not a string but null");
   fails(R"({"messages": ["x"]})", "message 1 of 1 is a string");
   fails(R"({"messages": "x"})", "\"messages\" is not a list but a string");
-  fails(R"({"messages": []})", "there is no message");
+  fails(R"({"messages": []})", "there are no messages");
   fails(R"({"text": "x"})", "without \"messages\"", "--prompt-field and --completion-field");
   fails("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "not UTF-8", "0xff");
   fails(R"({"messages": [{"role": "user", "content": "a\u0000"}]})", "NUL character");
   PrepareOptions options = examples_of({scratch.write("t.txt", "text")}, scratch.path("out"), "chatml");
-  EXPECT_ERROR(prepare(options), "t.txt is a text, and conversations are JSON lines");
+  EXPECT_ERROR(prepare(options), "t.txt is a text, but conversations are JSON lines");
   options = examples_of({scratch.write("x.jsonl", conversation_line("a", "b"))}, scratch.path("out"), "chatlm");
-  EXPECT_ERROR(prepare(options), "chatlm is neither a built-in one nor a file");
+  EXPECT_ERROR(prepare(options), "chatlm is neither built in nor a file");
   options = examples_of({scratch.path("x.jsonl")}, scratch.path("out"), "chatml");
   options.corpus.conversations->prompt = "prompt";
   EXPECT_ERROR(prepare(options), "takes both");
@@ -311,7 +311,7 @@ TEST(Conversations, FormsOfLines) {
       std::string::npos);
   EXPECT_NE(
       refused(R"({"messages": [{"role": "user", "content": "q", "weight": 1}, {"role": "assistant", "content": "a"}]})")
-          .find("of the role user"),
+          .find("with the role user"),
       std::string::npos);
   const std::string long_one = R"({"messages": [{"role": "user", "content": ")" + std::string(17 << 20, 'q') +
                                R"("}, {"role": "assistant", "content": "a"}]})";

@@ -85,7 +85,7 @@ TEST(Corpus, PipesOfBothKinds) {
     }
   PrepareOptions options = options_for({pipe}, scratch.path("out"), 0);
   options.tokenizer = "train:300";
-  EXPECT_ERROR(prepare(options), "pipe is a pipe", "read once", "write it into a file");
+  EXPECT_ERROR(prepare(options), "pipe is a pipe", "read only once", "write it into a file");
 }
 
 // Under a name that says nothing, and on a pipe whose field is not named.
@@ -155,7 +155,7 @@ TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
   EXPECT_EQ(tokens().size(), text.size() + 1);
   EXPECT_ERROR(run("a.jsonl", json, SpecialTexts::refuse, 1000),
                "a.jsonl has, in a document, the special token <|user|>", "`ab `",
-               "--special-tokens ids makes it token 257", "--skip-bad");
+               "--special-tokens ids encodes it as token 257", "--skip-bad");
   EXPECT_EQ(run("a.jsonl", json_line("good"), SpecialTexts::refuse, 1000).train.documents, 1);
   // A text alone, such as a prompt, likewise.
   const auto tokenizer = load_tokenizer(scratch.path("t"));
@@ -167,8 +167,8 @@ TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
   EXPECT_EQ(alone("a<|user|>", SpecialTexts::ids), (std::vector<int32_t>{'a', 257}));
   EXPECT_EQ(alone("a<|user|>", SpecialTexts::text).size(), 9u);
   EXPECT_EQ(alone("a<|use", SpecialTexts::refuse).size(), 6u);
-  EXPECT_ERROR(alone("a<|user|>", SpecialTexts::refuse), "prompt 3 has the special token <|user|> written out",
-               "behind byte 1 and `a`", "--special-tokens ids makes it token 257");
+  EXPECT_ERROR(alone("a<|user|>", SpecialTexts::refuse), "prompt 3 has the special token <|user|> written in the text",
+               "after byte 1 and `a`", "--special-tokens ids encodes it as token 257");
 }
 
 TEST(Corpus, AFieldMayLieInOthers) {
@@ -188,7 +188,7 @@ TEST(Corpus, AFieldMayLieInOthers) {
   }
   options.corpus.field = "data.text";
   options.corpus.texts = {scratch.write("b.jsonl", "{\"data\": {\"text\": 3}}\n")};
-  EXPECT_ERROR(prepare(options), "\"data.text\" is no string but a number");
+  EXPECT_ERROR(prepare(options), "\"data.text\" is not a string but a number");
 }
 
 TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
@@ -212,22 +212,22 @@ TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
     EXPECT_ERROR(run("a.txt", std::string(500, 'y') + nul, 0, window), "NUL byte at byte 500");
     EXPECT_ERROR(run("a.jsonl", json_line("x") + json_line("x") + "{}\n", 0, window), "line 3 (at byte 58)");
   }
-  EXPECT_ERROR(run("a.jsonl", json_line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is no JSON",
+  EXPECT_ERROR(run("a.jsonl", json_line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is not JSON",
                "--skip-bad N");
   EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
-  EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is no string");
-  EXPECT_ERROR(run("a.jsonl", "{}\n[]\n", 1), "line 2 ", "an array of 0 and no object", "jq -c '.[]'");
-  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, 7]\n", 0), "line 2 ", "a number and no object");
-  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, {\"text\":", 0), "begins an array and does not end it");
-  EXPECT_ERROR(run("a.jsonl", "\"a\"\n", 0), "a string and no object");
-  EXPECT_ERROR(run("a.jsonl", "{\"text\": [\"a\", \"b\"]}\n", 0), "\"text\" is no string but an array of 2");
-  EXPECT_ERROR(run("a.jsonl", "{\"text\": {\"en\": \"b\"}}\n", 0), "\"text\" is no string but an object");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is not a string");
+  EXPECT_ERROR(run("a.jsonl", "{}\n[]\n", 1), "line 2 ", "an array of 0 instead of an object", "jq -c '.[]'");
+  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, 7]\n", 0), "line 2 ", "a number instead of an object");
+  EXPECT_ERROR(run("a.json", "[{\"text\": \"a\"}, {\"text\":", 0), "begins an array but does not end it");
+  EXPECT_ERROR(run("a.jsonl", "\"a\"\n", 0), "a string instead of an object");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": [\"a\", \"b\"]}\n", 0), "\"text\" is not a string but an array of 2");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": {\"en\": \"b\"}}\n", 0), "\"text\" is not a string but an object");
   // Half of a pair alone, where another escape may stand before it.
   for (const char* half : {"\\ud83d", "\\uDE00", "\\\\\\ud83d\\u0041", "\\ud83d\\ud83d\\ude00"})
-    EXPECT_ERROR(run("a.jsonl", json_line("x") + json_line(half), 0), "line 2 ", "half of a character",
+    EXPECT_ERROR(run("a.jsonl", json_line("x") + json_line(half), 0), "line 2 ", "half a character",
                  "the surrogate \\u");
   EXPECT_ERROR(run("a.jsonl", json_line("\\ud83d") + "{", 0), "surrogate \\ud83d", "\\ufffd");
-  EXPECT_ERROR(run("a.jsonl", "{\"text\": \"\\ud83d\"\n", 0), "is no JSON");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": \"\\ud83d\"\n", 0), "is not JSON");
   EXPECT_ERROR(run("a.jsonl", "{\n  \"text\": \"over two lines\"\n}\n", 0), "line 1 ", "one whole object");
   EXPECT_ERROR(run("a.jsonl", json_line("x\xff"), 0), "line 1 ", "not UTF-8: its byte 26 is 0xff");
   EXPECT_ERROR(run("a.jsonl", json_line("x\\u0000"), 0), "line 1 ", "NUL");

@@ -131,9 +131,9 @@ TEST(Jinja, WhatIsWrongIsSaid) {
   const auto render = [](const std::string& text) { JinjaTemplate(text).render(variables()); };
   EXPECT_ERROR(render("a\n{% if x %}"), "endif is missing");
   EXPECT_ERROR(render("a\n{{ x"), "line 2", "}} is missing");
-  EXPECT_ERROR(render("{% include 'x' %}"), "the block include is not known");
-  EXPECT_ERROR(render("{{ a | sort }}"), "the filter sort is not known");
-  EXPECT_ERROR(render("{{ a is prime }}"), "the test prime is not known");
+  EXPECT_ERROR(render("{% include 'x' %}"), "the block include is not supported");
+  EXPECT_ERROR(render("{{ a | sort }}"), "the filter sort is not supported");
+  EXPECT_ERROR(render("{{ a is prime }}"), "the test prime is not supported");
   EXPECT_ERROR(render("{{ open('/etc/passwd') }}"), "open is called");
   EXPECT_ERROR(render("{{ a + t }}"), "number + string");
   EXPECT_ERROR(render("{{ raise_exception('No such role: ' + 'x') }}"), "No such role: x");
@@ -306,12 +306,11 @@ TEST(LearnedTemplate, WhatHasAnotherFormIsSaid) {
                                  {"message['content']", "message['content'].split('</think>')[-1]"}}) {
     std::string other = chatml;
     other.replace(other.find(from), std::string(from).size(), to);
-    EXPECT_NE(refused(other).find("the chat template of folder has a form that megalith does not know"),
-              std::string::npos)
+    EXPECT_NE(refused(other).find("does not support the form of the chat template of folder"), std::string::npos)
         << other;
     EXPECT_NE(refused(other).find("--template"), std::string::npos) << other;
   }
-  EXPECT_NE(refused("{% bad %}").find("the block bad is not known"), std::string::npos);
+  EXPECT_NE(refused("{% bad %}").find("the block bad is not supported"), std::string::npos);
 }
 
 // What an export writes is read back as what it was, and renders as it does.

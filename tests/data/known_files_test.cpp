@@ -24,7 +24,7 @@ TEST(KnownFiles, AreNamedAsTextsWithTheCommandThatReadsThem) {
   const Scratch scratch;
   EXPECT_ERROR(open_text(scratch, "a.txt", "PAR1" + filler), "a.txt is a Parquet file", "pandas.read_parquet('",
                "table.to_json('/dev/stdout'", "| megalith prepare --text - --field text");
-  EXPECT_ERROR(open_text(scratch, "a", "\xff\xff\xff\xff" + filler), "a stream of Arrow", "ipc.open_stream('");
+  EXPECT_ERROR(open_text(scratch, "a", "\xff\xff\xff\xff" + filler), "an Arrow stream", "ipc.open_stream('");
   EXPECT_ERROR(open_text(scratch, "it's", "ARROW1" + filler), "open_file('", "it\\'s')");
   EXPECT_ERROR(open_text(scratch, "a.txt", "BZh9" + filler), "packed with bzip2", "bzip2 -dc '", "| megalith prepare");
   EXPECT_ERROR(open_text(scratch, "it's.txt", "BZh9" + filler), "it'\\''s.txt'");
@@ -39,7 +39,7 @@ TEST(KnownFiles, AreNamedAsTextsWithTheCommandThatReadsThem) {
   EXPECT_ERROR(open_text(scratch, "a.txt", "\xff\xfe\0\0a\0\0\0"s), "is UTF-32");
   EXPECT_ERROR(open_text(scratch, "a.txt", "a\0 \0b\0\n\0c\0\x53\x30"s), "is UTF-16", "UTF-16LE");
   EXPECT_ERROR(open_text(scratch, "a.txt", "\0a\0 \0b\0\n\0c"s), "is UTF-16", "UTF-16BE");
-  EXPECT_ERROR(open_text(scratch, "a.txt", "\x93NUMPY" + filler), "an array of numpy", "name it as data.train");
+  EXPECT_ERROR(open_text(scratch, "a.txt", "\x93NUMPY" + filler), "a numpy array", "name it as data.train");
   EXPECT_ERROR(open_text(scratch, "a.txt", "%PDF-1.4" + filler), "a PDF file", "pdftotext '");
   EXPECT_ERROR(open_text(scratch, "a.txt", "SQLite format 3\0"s + filler), "an SQLite database",
                "write its texts into");
@@ -66,7 +66,7 @@ TEST(KnownFiles, AreNamedAsTokensUnderAnyName) {
                     "a\0b\0"s),
                "is UTF-16, not tokens", "iconv -f UTF-16");
   EXPECT_ERROR(open("\x89HDF\r\n\x1a\n" + filler), "an HDF5 file, not tokens", "numpy.save");
-  EXPECT_ERROR(open("\x80\x04\x95" + filler), "a pickle of Python");
+  EXPECT_ERROR(open("\x80\x04\x95" + filler), "a Python pickle");
 }
 
 }  // namespace

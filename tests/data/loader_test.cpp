@@ -119,7 +119,7 @@ TEST(Loader, EpochsAndSeedsDiffer) {
 TEST(Loader, RefusesTooFewTokens) {
   Scratch scratch;
   EXPECT_EQ(Loader(counting_stream(scratch, 9), 8, true, 0).num_samples(), 1);
-  EXPECT_ERROR(Loader(counting_stream(scratch, 8), 8, true, 0), "holds 8 tokens", "takes 9", "7 or less");
+  EXPECT_ERROR(Loader(counting_stream(scratch, 8), 8, true, 0), "has 8 tokens", "takes 9", "7 or less");
   EXPECT_ERROR(Loader(counting_stream(scratch, 8), 0, true, 0), "sequence length of 0");
   const Loader loader(counting_stream(scratch, 9), 8, true, 0);
   std::vector<int32_t> small(7), right(8);

@@ -203,7 +203,7 @@ TEST(PipelineTokenizer, AddedTokensAreCutOut) {
   EXPECT_EQ(ids("\xc3\xa9x", R"("normalized": true)", "e\xcc\x81x", nfc), Ids{261});
   EXPECT_EQ(ids("\xc3\xa9x", R"("normalized": false)", "e\xcc\x81x\xc3\xa9x", nfc), (Ids{0xc3, 0xa9, 'x', 261}));
   EXPECT_EQ(ids("e\xcc\x81x", R"("normalized": true)", "\xc3\xa9x", nfc), Ids{261}) << "it is normalized as well";
-  EXPECT_ERROR(ids("  ", R"("normalized": true)", "", R"({"type": "Strip"})"), "normalized to nothing");
+  EXPECT_ERROR(ids("  ", R"("normalized": true)", "", R"({"type": "Strip"})"), "normalized to an empty text");
 }
 
 TEST(PipelineTokenizer, ThePostProcessorFramesTexts) {
@@ -269,7 +269,7 @@ TEST(PipelineTokenizer, WhatHasNoTokenIsUnknown) {
   file["model"]["unk_token"] = "<none>";
   EXPECT_ERROR(Small(file, "</s>"), "model.unk_token = \"<none>\" is not in model.vocab");
   file["model"]["type"] = "WordPiece";
-  EXPECT_ERROR(Small(file, "</s>"), "the model is WordPiece, which is not known here");
+  EXPECT_ERROR(Small(file, "</s>"), "the model is WordPiece, which is not supported");
 }
 
 TEST(PipelineTokenizer, BlanksAreWrittenByMetaspace) {

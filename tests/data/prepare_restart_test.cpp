@@ -200,14 +200,14 @@ class AlteredNotes : public testing::Test {
 
 TEST_F(AlteredNotes, OfHowFarItIs) {
   EXPECT_ERROR(prepare(options(0)), "not UTF-8");
-  expect_refused("position.json", "/train/1", "4", "no whole number");
+  expect_refused("position.json", "/train/1", "4", "not a whole number");
   expect_refused("position.json", "/train/1", -4, "-4 is not from 0");
-  expect_refused("position.json", "/train/1", 1e300, "no whole number");
+  expect_refused("position.json", "/train/1", 1e300, "not a whole number");
   expect_refused("position.json", "/offset", int64_t{1} << 60, "is not from 0");
   expect_refused("position.json", "/document_begin", 1'000'000, "1000000 is not from 0 to");
   expect_refused("position.json", "/input", 5, "text 6 of 2");
   expect_refused("made_of.json", "/held_out/rule", 7, "7 is not from 0 to 2");
-  expect_refused("made_of.json", "/of/texts", {{1}}, "number is no list");
+  expect_refused("made_of.json", "/of/texts", {{1}}, "number is not a list");
   try_each("position.json");
 }
 
@@ -244,7 +244,7 @@ TEST_F(AlteredNotes, OfWhatItHasMade) {
   }
   ASSERT_TRUE(fs::exists(scratch_ / note("publish.json")));
   std::ofstream(scratch_ / "mine") << "precious";
-  expect_refused("publish.json", "/names/0", "../../mine", "names ../../mine, which no prepare makes");
+  expect_refused("publish.json", "/names/0", "../../mine", "names ../../mine, which prepare never writes");
   expect_refused("publish.json", "/report/vocab_size", 0, "0 is not from 1");
   expect_refused("publish.json", "/report/train/0", true, "boolean");
   try_each("publish.json");

@@ -214,11 +214,11 @@ TEST(Prepare, RefusesBadInputAndLeavesNothing) {
   EXPECT_ERROR(run({}, "bytes"), "no text");
   EXPECT_ERROR(run({text, scratch.path("missing")}, "bytes"), "missing", "No such file");
   EXPECT_ERROR(run({text, empty}, "bytes"), "empty (0 bytes)");
-  EXPECT_ERROR(run({scratch.path("nothing")}, "bytes"), "holds no text", "name the files themselves");
+  EXPECT_ERROR(run({scratch.path("nothing")}, "bytes"), "has no text", "name the files themselves");
   EXPECT_ERROR(run({text}, "bites"), "bites", "\"bytes\"");
   for (const char* spec : {"train:", "train:257", "train:x", "train:300x", "train:99999999999"})
     EXPECT_ERROR(run({text}, spec), spec, "train:4096");
-  EXPECT_ERROR(run({text}, "train:400"), "tokens only, not 400");
+  EXPECT_ERROR(run({text}, "train:400"), "tokens, not 400");
   EXPECT_ERROR(run({text}, "bytes", 1.0), "fraction of 1");
   EXPECT_ERROR(run({text}, "bytes", -0.1), "fraction of -0.1");
   EXPECT_ERROR(run({scratch.write("one", "x")}, "bytes"), "one byte a document");
@@ -232,7 +232,7 @@ TEST(Prepare, AFailureLeavesNoFolderOnTheWayThere) {
     for (const char* kept : {"", "x/", "x/y/"}) {
       fs::create_directories(scratch.path(kept));
       const auto run = [&] { prepare(options_of({text}, "train:400", scratch.path(out))); };
-      EXPECT_ERROR(run(), "tokens only, not 400");
+      EXPECT_ERROR(run(), "tokens, not 400");
       int num_left = 0;
       for ([[maybe_unused]] const auto& left : fs::recursive_directory_iterator(scratch.path("."))) num_left++;
       EXPECT_EQ(num_left, 1 + static_cast<int>(std::string(kept).size() / 2)) << out << " with " << kept;

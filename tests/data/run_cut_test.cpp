@@ -209,7 +209,7 @@ TEST(RunCut, whatCannotBeCutIsNamed) {
   const std::string text =
       scratch.write("text.txt", "one! " + std::string(static_cast<size_t>(longest_uncut) + 9, 'a'));
   EXPECT_ERROR(prepare(one_text(text, scratch.path("bpe"), scratch.path("out"))), "text.txt, from byte 4 on",
-               "8388608 bytes", "break them up");
+               "8388608 bytes", "insert spaces or line breaks");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out")));
 }
 

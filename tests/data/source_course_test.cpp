@@ -120,7 +120,7 @@ TEST(SourceCourse, AnotherSeedOrdersWhatIsLeftAndAnotherBlendKeepsTheOrder) {
   EXPECT_EQ(course.begin(), (SourceBegin{.key = 0, .epoch = 0, .taken = 0, .rest = 12}));
   course.take(12 + 20 + 3);
   EXPECT_EQ(course.begin(), (SourceBegin{.key = 0, .epoch = 2, .taken = 3, .rest = 0}));
-  EXPECT_ERROR(course.cut(cut_of({100, 5, 0, true, 2}), nullptr), "had 101 tokens and has 100");
+  EXPECT_ERROR(course.cut(cut_of({100, 5, 0, true, 2}), nullptr), "had 101 tokens and now has 100");
 }
 
 // Examples of conversations: whole, each once an epoch.

@@ -55,7 +55,7 @@ TEST(TextInputs, FoldersAndPatternsInOrder) {
   EXPECT_TRUE(find_texts({"-"}, true)[0].json_lines);
 
   EXPECT_ERROR(paths_of(scratch, {"g*.txt"}), "g*.txt", "no file matches");
-  EXPECT_ERROR(paths_of(scratch, {"only"}), "only", "holds no text", ".jsonl");
+  EXPECT_ERROR(paths_of(scratch, {"only"}), "only", "has no text", ".jsonl");
   EXPECT_ERROR(paths_of(scratch, {"c/empty.txt"}), "empty (0 bytes)");
   EXPECT_ERROR(paths_of(scratch, {"c", "c/../c/b.txt"}), "b.txt is named twice");
   EXPECT_ERROR(paths_of(scratch, {"absent"}), "absent", "No such file");
@@ -75,7 +75,7 @@ TEST(TextInputs, TwoStarsAreAnyFolders) {
   EXPECT_EQ(paths_of(scratch, {"a/b/**"}), (Paths{"a/b/2.txt", "a/b/c/3.txt", "a/b/c/4.md"}));
   EXPECT_EQ(paths_of(scratch, {"?/**/[34].*"}), (Paths{"a/b/c/3.txt", "a/b/c/4.md"}));
   EXPECT_EQ(paths_of(scratch, {"**/*.txt"}).size(), 5u);
-  EXPECT_ERROR(paths_of(scratch, {"a/**.txt"}), "has ** beside other characters", "a/**/*.txt");
+  EXPECT_ERROR(paths_of(scratch, {"a/**.txt"}), "has ** next to other characters", "a/**/*.txt");
   EXPECT_ERROR(paths_of(scratch, {"a/**/*.json"}), "no file matches");
   const std::filesystem::path here = std::filesystem::current_path();
   std::filesystem::current_path(scratch.path("a"));
@@ -96,14 +96,14 @@ TEST(TextInputs, WhatAFolderHoldsBesideItsTextsIsCounted) {
   ASSERT_EQ(::mkfifo(scratch.path("c/j.txt").c_str(), 0600), 0);
   LeftOut left_out;
   EXPECT_EQ(find_texts({scratch.path("c")}, false, &left_out).size(), 3u);  // a, c and, by a link, g
-  EXPECT_EQ(
-      to_text(left_out),
-      "1 empty file, 2 files with other endings, 2 hidden files, 1 link to nothing, 1 linked folder, 1 pipe or device");
+  EXPECT_EQ(to_text(left_out),
+            "1 empty file, 2 files with other endings, 2 hidden files, 1 link without target, 1 linked folder, 1 pipe "
+            "or device");
   LeftOut below;
   EXPECT_EQ(find_texts({scratch.path("c/**/*.jsonl")}, false, &below).size(), 1u);
   EXPECT_EQ(to_text(below), "1 linked folder") << "which the pattern may have meant";
   scratch.write("none/a.md", "x");
-  EXPECT_ERROR(find_texts({scratch.path("none")}, false), "holds no text", "but 1 file with another ending");
+  EXPECT_ERROR(find_texts({scratch.path("none")}, false), "has no text", "but 1 file with another ending");
 }
 
 TEST(TextInputs, AddressesAreNoPaths) {

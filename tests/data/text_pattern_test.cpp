@@ -123,16 +123,16 @@ TEST(TextPattern, WhatIsNotKnownIsRefused) {
                                                         {"a{2}+", "{} before"},
                                                         {"(?:a*)*", "may be empty"},
                                                         {"(?<n>a)", "(?<"},
-                                                        {"(?i:ss)", "one in some case"},
+                                                        {"(?i:ss)", "two letters that fold to one"},
                                                         {"*a", "*"},
                                                         {R"((?i:\p{Lu}))", "category in (?i)"},
                                                         {"[b-a]", "range"},
-                                                        {"(?i:\xc3\x9f)", "several in another case"}}) {
+                                                        {"(?i:\xc3\x9f)", "a letter that folds to several"}}) {
     const std::string message = message_of([&, p = pattern] { TextPattern(p, "here"); });
     EXPECT_NE(message.find(what), std::string::npos) << pattern << ": " << message;
     EXPECT_EQ(message.rfind("here: the pattern", 0), 0u) << message;
   }
-  EXPECT_NE(message_of([] { TextPattern("(?<=a+)b", "here"); }).find("looks back"), std::string::npos);
+  EXPECT_NE(message_of([] { TextPattern("(?<=a+)b", "here"); }).find("look-behind with more than"), std::string::npos);
 }
 
 // Whatever follows, the matches before the first undecided place stay.

@@ -48,7 +48,7 @@ TEST(TokenStream, Raw) {
   std::vector<int32_t> two(2);
   stream.read(2, two);
   EXPECT_EQ(two, (std::vector<int32_t>{0, 7}));
-  EXPECT_ERROR(stream.read(3, two), "[3, 5)", "holds 4");
+  EXPECT_ERROR(stream.read(3, two), "[3, 5)", "which has 4");
   EXPECT_ERROR(stream.read(-1, two), "[-1, 1)");
   EXPECT_ERROR(stream.max_token(2, 2), "[2, 2)");
 }
@@ -124,13 +124,13 @@ TEST(TokenStream, ArraysOfNumpyAreReadByTheirHeader) {
   EXPECT_ERROR(open(npy("<u2", "(2, 3)", six, 1, "True")), "fortran_order", "ascontiguousarray");
   EXPECT_ERROR(open(npy("<f4", "(3,)", six)), "an array of <f4", "astype('<u4')");
   EXPECT_ERROR(open(npy(">u2", "(6,)", six)), "an array of >u2");
-  EXPECT_ERROR(open(npy("<u2", "(7,)", six)), "promises 7 tokens, 142 bytes", "has 140");
+  EXPECT_ERROR(open(npy("<u2", "(7,)", six)), "a header for 7 tokens, 142 bytes", "has 140");
   EXPECT_ERROR(open(npy("<u2", "(0,)", "")), "without elements");
   EXPECT_ERROR(open(npy("<u2", "(x,)", six)), "damaged");
-  EXPECT_ERROR(open(npy("<u2", "(6,)", six).substr(0, 60)), "60 bytes, and its header alone is 128");
+  EXPECT_ERROR(open(npy("<u2", "(6,)", six).substr(0, 60)), "60 bytes; its header is 128");
   EXPECT_ERROR(open(npy("<u2", "(6,)", six, 4)), "version 4");
   const auto wide = open(npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{5, int64_t{1} << 40})));
-  EXPECT_ERROR(wide.max_token(0, 2), "1099511627776", "ids go to 2147483647");
+  EXPECT_ERROR(wide.max_token(0, 2), "1099511627776", "ids go up to 2147483647");
   const auto negative = open(npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{5, -100})));
   EXPECT_ERROR(negative.max_token(0, 2), "-100", "never negative");
 }
@@ -158,12 +158,12 @@ TEST(TokenStream, LlmC) {
   const std::string tokens = bytes_of(std::vector<uint16_t>{5, 6, 50256});
   EXPECT_EQ(all_of(TokenStream::open(scratch.write("a.bin", llmc_header(20240520, 1, 3) + tokens))),
             (std::vector<int32_t>{5, 6, 50256}));
-  EXPECT_ERROR(TokenStream::open(scratch.write("b.bin", llmc_header(20240520, 1, 4) + tokens)), "promises 4 tokens",
+  EXPECT_ERROR(TokenStream::open(scratch.write("b.bin", llmc_header(20240520, 1, 4) + tokens)), "a header for 4 tokens",
                "1032 bytes", "has 1030");
   EXPECT_ERROR(TokenStream::open(scratch.write("c.bin", llmc_header(20240520, 2, 3) + tokens)), "version 2");
   EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 1, 3) + tokens)), "magic 20240801",
                "version 1");
-  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 7, 3) + tokens)), "promises 3 tokens",
+  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 7, 3) + tokens)), "a header for 3 tokens",
                "1036 bytes", "has 1030");
   EXPECT_ERROR(TokenStream::open(scratch.write("e.bin", llmc_header(20240520, 1, 0).substr(0, 100))), "100 bytes",
                "1024");

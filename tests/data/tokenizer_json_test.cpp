@@ -169,7 +169,7 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByKeyAndValue) {
   refused("/model/merges/0", "a b c", {"merge 1", "not two tokens"});
   refused("/model/merges/0", {"a", 3}, {"merge 1", "pair of texts"});
   refused("/model/merges/0", {"a", "c"}, {"merge 1", "\"ac\" is not in model.vocab"});
-  refused("/model/merges/1", "a b", {"merge 2", "in merge 1 already"});
+  refused("/model/merges/1", "a b", {"merge 2", "already in merge 1"});
   refused("/model/vocab/a", "x", {"\"a\"", "not an integer"});
   refused("/model/vocab/a", 98, {"same id 98"});
   refused("/model/vocab", Json::array(), {"not a JSON object of tokens"});
@@ -248,7 +248,7 @@ TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
   scratch.write("t/tokenizer_config.json", R"({"eos_token": "<s>"})");  // goes first
   EXPECT_EQ(load(scratch, file)->end_of_text(), 258);
   scratch.write("t/tokenizer_config.json", R"({"eos_token": "<end>"})");
-  EXPECT_ERROR(load(scratch, file), "no token <end>, the eos_token of the files beside it");
+  EXPECT_ERROR(load(scratch, file), "no token <end>, the eos_token of the other files");
   // The name and the other special tokens are kept, by save and for transformers.
   for (const char* folder : {"saved", "exported"}) {
     std::filesystem::create_directory(scratch.path(folder));

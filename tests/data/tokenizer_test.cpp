@@ -48,8 +48,8 @@ TEST(Tokenizer, BytesAreThemselves) {
 TEST(Tokenizer, AFolderIsWhatIsLoaded) {
   const std::string message = message_of([] { load_tokenizer("bytes"); });
   EXPECT_EQ(message,
-            "the tokenizer bytes is not a folder; name one that holds tokenizer.json, or vocab.json and merges.txt, or "
-            "bytes.txt where prepare made it of bytes");
+            "the tokenizer bytes is not a folder; name a folder with tokenizer.json, or vocab.json and merges.txt, or "
+            "bytes.txt if prepare made it from bytes");
 }
 
 TEST(Tokenizer, EveryPublishedCaseOfGpt2) {
@@ -166,10 +166,10 @@ TEST(Tokenizer, RefusesDamagedFolders) {
   EXPECT_ERROR(load(R"({"a": 1, "b": 1})", ""), "same id 1");
   EXPECT_ERROR(load(R"({"a": 0})", ""), "<|endoftext|>");
   EXPECT_ERROR(load(R"({"a": 0, "<|endoftext|>": 1})", ""), "no token for the byte 0");
-  EXPECT_ERROR(load(R"({"a b": 0, "<|endoftext|>": 1})", ""), "\"a b\"", "stands for no byte");
+  EXPECT_ERROR(load(R"({"a b": 0, "<|endoftext|>": 1})", ""), "\"a b\"", "does not stand for a byte");
   EXPECT_ERROR(load(vocab, "#version: 0.2\na b c\n"), "line 2", "not two tokens");
   EXPECT_ERROR(load(vocab, "#version: 0.2\nq qqq\n"), "line 2", "not in vocab.json");
-  EXPECT_ERROR(load(vocab, "h e\nh e\n"), "line 2", "in line 1 already");
+  EXPECT_ERROR(load(vocab, "h e\nh e\n"), "line 2", "already in line 1");
 }
 
 TEST(Tokenizer, EqualsTiktoken) {

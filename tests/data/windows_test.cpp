@@ -37,7 +37,7 @@ TEST(Windows, TheLastIsShorter) {
 
 TEST(Windows, ATargetTakesATokenBeforeIt) {
   const test::Scratch scratch;
-  EXPECT_ERROR(Windows({counted_from(scratch, 1, 1)}, 4), "1.bin holds 1 token, and a target takes a token before it");
+  EXPECT_ERROR(Windows({counted_from(scratch, 1, 1)}, 4), "1.bin has 1 token, but a target needs a token before it");
 }
 
 TEST(DocumentBegins, AreThoseOfTheIndexAndOfFiles) {

@@ -138,7 +138,7 @@ TEST(AdapterRun, another_base_is_refused_and_a_moved_one_is_found) {
   evaluation_of(scratch, "run");
   fs::remove_all(scratch / "moved");
   const Result absent = run(megalith({"generate", "--checkpoint", "run", "--prompt", "a"}), scratch.folder(), 60);
-  EXPECT_NE(absent.text().find("moved is not there; put it back"), std::string::npos) << absent.text();
+  EXPECT_NE(absent.text().find("moved is missing; restore it"), std::string::npos) << absent.text();
 }
 
 // The base is a run folder, whose newest checkpoint is another one by then.

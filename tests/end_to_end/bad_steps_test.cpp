@@ -169,7 +169,7 @@ TEST(BadSteps, are_told_with_ranks_samples_and_unit) {
   EXPECT_EQ(count(data.out, "done: 6 steps, 72 sequences; skipped: 1\n"), 1u) << data.text();
   const Result gradient = train_several(scratch, 2, {{"gradient", "pipeline=2", {"spoil=2-2:172:d h.1"}}});
   EXPECT_EQ(count(gradient.out,
-                  "rank 0: its part of the gradient is not finite in token table, position table, block 0, "
+                  "rank 0: its part of the gradient is not finite in token embedding, position embedding, block 0, "
                   "block 1\n"),
             1u)
       << gradient.text();

@@ -86,7 +86,7 @@ TEST_F(Chat, AtATerminalItStreamsEndsAnswersAndObeys) {
     terminal.type("\x03");
     EXPECT_EQ(terminal.wait_for("> ", 20).find("context of"), std::string::npos) << "it ended before it was full";
     terminal.type("/nothing\r");
-    terminal.wait_for("/nothing is no command");
+    terminal.wait_for("/nothing is not a command");
     terminal.wait_for("> ");
     terminal.type("/reset\r");
     terminal.wait_for("A new conversation.");
@@ -112,12 +112,11 @@ TEST_F(Chat, AFullContextIsSaidAndTheOldestMessagesAreForgotten) {
   const Result found = run(megalith(chat({})), scratch_->folder(), 60, "exec < endless");
   EXPECT_NE(found.err.find("The context of 600 tokens is full, so the answer ends here."), std::string::npos)
       << found.text();
-  EXPECT_NE(found.err.find("The context of 600 tokens is full: the oldest 2 messages are forgotten"),
-            std::string::npos);
+  EXPECT_NE(found.err.find("The context of 600 tokens is full: the oldest 2 messages are dropped"), std::string::npos);
   EXPECT_TRUE(found.out.ends_with("Ada.\n")) << found.out;
   write_file(*scratch_ / "long", std::string(700, 'x') + "\nname?\n");
   const Result refused = run(megalith(chat({})), scratch_->folder(), 60, "exec < long");
-  EXPECT_NE(refused.err.find("and the context is 600"), std::string::npos) << refused.text();
+  EXPECT_NE(refused.err.find("but the context is 600"), std::string::npos) << refused.text();
   EXPECT_EQ(refused.out, "Ada.\n") << "the conversation goes on";
 }
 

@@ -139,9 +139,8 @@ TEST(CommandLine, help_is_of_a_key_as_well) {
   const Result key = said({"help", "checkpoint.keep"});
   EXPECT_EQ(key.status, 0) << key.text();
   EXPECT_EQ(key.out,
-            "[checkpoint]\n  keep = 0                              an integer (checkpoints, 0 to\n"
-            "                                        1000000000)\n"
-            "      Newest checkpoints to keep; 0: all.\n");
+            "[checkpoint]\n  keep = 0                              an integer (checkpoints, 0 to\n                     "
+            "                   1000000000)\n      How many of the newest checkpoints to keep; 0: all.\n");
   EXPECT_EQ(said({"help", "--checkpoint.keep"}).out, key.out);
   const Result section = said({"help", "parallel"});
   EXPECT_EQ(count(section.out, "\n  pipeline_parallel_degree = 1 "), 1u) << section.text();
@@ -305,8 +304,7 @@ TEST(CommandLine, a_recipe_is_found_by_its_name) {
   EXPECT_EQ(named.out, path.out);
   const Result none = run(megalith({"plan", "quickstrat", "--ranks", "2"}), scratch.folder(), 20);
   EXPECT_EQ(none.status, 1);
-  EXPECT_NE(none.err.find("neither such a file or folder nor such a recipe; the recipes are 10b_h100 "),
-            std::string::npos)
+  EXPECT_NE(none.err.find("no such file, folder or recipe; the recipes are 10b_h100 "), std::string::npos)
       << none.text();
   write_file(scratch / "quickstart", "[model]\nlayers = \"two\"\n");
   const Result file = run(megalith({"plan", "quickstart", "--ranks", "2"}), scratch.folder(), 20);

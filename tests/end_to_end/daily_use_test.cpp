@@ -87,7 +87,7 @@ TEST_F(DailyUse, EveryTargetIsScored) {
 }
 
 TEST_F(DailyUse, TokensOfAnotherTokenizerAreRefused) {
-  const Args words{"was trained with another tokenizer", "to its model the tokens mean other text"};
+  const Args words{"was trained with another tokenizer", "its model would misread the text"};
   expect_refusal({"evaluate", "--checkpoint", "run", "--data", "other/validation.bin"}, words);
   expect_refusal({"train", "c.toml", "run.output=new", "data.validation=other"},
                  {"data.validation: other was prepared with the tokenizer in other/tokenizer"});
@@ -115,7 +115,7 @@ TEST_F(DailyUse, AnotherInitFromIsSaid) {
   EXPECT_EQ(count(said("run", "2"), "has no effect"), 0u);
   for (const char* steps : {"3", "4"})
     EXPECT_EQ(count(said("second", steps),
-                    "warning: checkpoint.init_from = second has no effect: the run goes on from "
+                    "warning: checkpoint.init_from = second has no effect: the run continues from "
                     "from/checkpoints/step-0000000"),
               1u);
 }
@@ -168,7 +168,7 @@ TEST_F(DailyUse, ALineThatDoesNotFitIntoMemoryIsNamed) {
 // As under mpirun, which binds ranks to cores.
 TEST_F(DailyUse, ThreadsThatShareACoreAreSaidOnce) {
   const std::string on_one_core = "taskset -cp $(taskset -cp $$ | grep -o '[0-9]*$') $$";
-  const std::string warning = "warning: OMP_NUM_THREADS = 2, and each rank may run on 1 core only";
+  const std::string warning = "warning: OMP_NUM_THREADS = 2, but each rank may run on 1 core only";
   const std::string out = told({"train", "c.toml", "run.output=crowded"}, on_one_core + "; export OMP_NUM_THREADS=2");
   EXPECT_EQ(count(out, warning), 1u) << out;
   EXPECT_EQ(count(told({"train", "c.toml", "run.output=one"}, on_one_core), "threads take turns"), 0u);

@@ -57,9 +57,9 @@ TEST(Documents, kept_apart_from_text_to_evaluation) {
   const std::string of_checkpoint = evaluated("whole");
   const double loss = std::stod(of_checkpoint.substr(of_checkpoint.find("loss ") + 5));
   EXPECT_NEAR(loss, last.at("validation_loss").get<double>(), 1e-5 * loss) << of_checkpoint;
-  EXPECT_NE(of_checkpoint.find("; documents kept apart, as in training\n"), std::string::npos) << of_checkpoint;
+  EXPECT_NE(of_checkpoint.find("; documents isolated, as in training\n"), std::string::npos) << of_checkpoint;
   EXPECT_NE(succeed(megalith({"checkpoint", "export", "whole", "--out", "exported"}), scratch)
-                .out.find("documents were kept apart"),
+                .out.find("documents were isolated"),
             std::string::npos);
   EXPECT_EQ(evaluated("exported"), of_checkpoint);
 
@@ -67,14 +67,14 @@ TEST(Documents, kept_apart_from_text_to_evaluation) {
       run(mpirun(1, {"train", "config.toml", "run.output=parts", "train.steps=9", "data.isolate_documents=false"}),
           scratch.folder());
   EXPECT_NE(refused.status, 0);
-  EXPECT_NE(refused.err.find("data.isolate_documents: true there, without effect here"), std::string::npos)
+  EXPECT_NE(refused.err.find("data.isolate_documents: true there, no effect here"), std::string::npos)
       << refused.text();
 
   std::filesystem::remove_all(scratch / "data/tokenizer");
   const Result unknown =
       run(mpirun(1, {"train", "config.toml", "run.output=new", "model.vocab=257"}), scratch.folder());
   EXPECT_NE(unknown.status, 0);
-  EXPECT_NE(unknown.err.find("no tokenizer says which token ends a document"), std::string::npos) << unknown.text();
+  EXPECT_NE(unknown.err.find("the token that ends a document is unknown"), std::string::npos) << unknown.text();
   train(scratch.folder(), 1, {"run.output=named", "train.steps=1", "model.vocab=257", "data.end_of_text=256"});
   EXPECT_EQ(read_steps(scratch / "named"), read_steps(scratch / "alone"));
 }

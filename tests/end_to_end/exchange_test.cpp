@@ -111,9 +111,10 @@ TEST(ExportForm, an_export_has_the_ids_of_the_tokenizer_in_the_type_and_the_file
 
   const Result parts =
       succeed(megalith({"checkpoint", "export", "run", "--out", "parts", "--max-shard-size", "20KB"}), scratch);
-  EXPECT_NE(parts.out.find("vocabulary: 257, the ids of the tokenizer; the other 127 rows of the table are left out\n"
-                           "weights: bf16, since they are large; --type fp32 writes them"),
-            std::string::npos)
+  EXPECT_NE(
+      parts.out.find("vocabulary: 257, the ids of the tokenizer; the other 127 rows of the embedding are left out\n"
+                     "weights: bf16, since they are large; --type fp32 writes them"),
+      std::string::npos)
       << parts.text();
   EXPECT_EQ(config_in("parts").at("torch_dtype"), "bfloat16");
   EXPECT_TRUE(fs::exists(scratch / "parts/model.safetensors.index.json"));

@@ -16,12 +16,11 @@ const std::string small_config =
     "[train]\nsteps = 40\n[run]\noutput = \"run\"\n";
 
 const std::string four_questions =
-    "{\"ctx\": \"Any option of the config\", \"endings\": [\"can be given\", \"is a sentence\", \"x\"], \"label\": 0}\n"
-    "{\"context\": \"The prediction is\", \"endings\": [\"a clock on the dry run\", \"caf\u00e9\"], \"label\": \"1\"}\n"
-    "{\"text\": \"Where a text is far longer than what the model can see of it at a time, which is what its context "
-    "says, "
-    "it counts by its end alone, whatever came before and however long it was: the model\"}\n"
-    "{\"text\": \"in and out\"}\n";
+    "{\"ctx\": \"Any option of the config\", \"endings\": [\"can be given\", \"is a sentence\", \"x\"], \"label\": "
+    "0}\n{\"context\": \"The prediction is\", \"endings\": [\"a clock on the dry run\", \"caf\u00e9\"], \"label\": "
+    "\"1\"}\n{\"text\": \"Where a text is far longer than the model can see of it at a time, which is what its context "
+    "says, it counts by its end alone, whatever came before and however long it was: the model\"}\n{\"text\": \"in and "
+    "out\"}\n";
 
 // A model of 300 pieces, trained on two of our pages.
 class Generate : public testing::Test {
@@ -123,7 +122,8 @@ TEST_F(Generate, SpecialTokensInTextsAreWhatTheOptionSays) {
     return result.err;
   };
   const std::string one = refused("generate", "refuse", more), other = refused("evaluate", "refuse", questions);
-  EXPECT_NE(one.find("the prompt has the special token <|endoftext|> written out, behind byte 9"), std::string::npos)
+  EXPECT_NE(one.find("the prompt has the special token <|endoftext|> written in the text, after byte 9"),
+            std::string::npos)
       << one;
   EXPECT_NE(other.find("special.jsonl:1 has the special token <|endoftext|>"), std::string::npos) << other;
   const std::string nothing = refused("evaluate", "text", {"--data", "data/validation.bin"});

@@ -165,12 +165,13 @@ TEST_P(Muon, TakesOverFromAdamWAndBack) {
   train(scratch.folder(), 2, of(adamw, {"train.steps=3"}));
   const Result refused = run(mpirun(1, {"train", "config.toml"}), scratch.folder());
   EXPECT_NE(refused.status, 0);
-  EXPECT_NE(refused.text().find("optimizer.algorithm: without effect there, \"muon\" here"), std::string::npos)
+  EXPECT_NE(refused.text().find("optimizer.algorithm: no effect there, \"muon\" here"), std::string::npos)
       << refused.text();
   const std::string allow = "checkpoint.allow_changes=true";
   train(scratch.folder(), 4, of(overrides_of("tensor=2 full_shard microbatch=1"), {allow, "train.steps=5"}));
-  EXPECT_NE(read_file(scratch / "run/log.txt").find("momentum of the layers' matrices begins as AdamW's first moments"),
-            std::string::npos);
+  EXPECT_NE(
+      read_file(scratch / "run/log.txt").find("momentum of the layers' matrices begins with AdamW's first moments"),
+      std::string::npos);
   train(scratch.folder(), 1, of(adamw, {allow, "train.steps=7"}));
   EXPECT_NE(read_file(scratch / "run/log.txt").find("AdamW's moments begin at 0"), std::string::npos);
   const std::vector<Step> steps = read_steps(scratch / "run");

@@ -46,7 +46,7 @@ TEST_F(NoGpu, a_driver_that_is_not_in_order_comes_with_the_way_out) {
   for (const auto& [number, name, remedy] :
        {std::tuple(802, "cudaErrorSystemNotReady", "start nvidia-fabricmanager"),
         {803, "cudaErrorSystemDriverMismatch", "restart the machine after an update of the driver"},
-        {804, "cudaErrorCompatNotSupportedOnDevice", "take CUDA's compat folder out of LD_LIBRARY_PATH"}}) {
+        {804, "cudaErrorCompatNotSupportedOnDevice", "remove CUDA's compat folder from LD_LIBRARY_PATH"}}) {
     const Result r =
         ask("cuda",
             fmt::format("export LD_LIBRARY_PATH=" MEGALITH_PRETENDED_DRIVER " MEGALITH_PRETENDED_ERROR={}", number));

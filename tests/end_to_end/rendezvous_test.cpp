@@ -67,14 +67,14 @@ TEST_F(Rendezvous, one_rank_trains_without_mpi) {
 
 TEST_F(Rendezvous, several_ranks_need_gpus) {
   for (int job = 0; job < 2; job++)
-    expect_refusal(start({train(), train(), train()}, 3), {"the 3 ranks of this job met in " + meeting,
+    expect_refusal(start({train(), train(), train()}, 3), {"the 3 ranks of this job connected through " + meeting,
                                                            "communication.backend = nccl", "start the job with MPI"});
 }
 
 TEST_F(Rendezvous, verify_needs_mpi) {
   const Args verify = megalith({"verify", "config.toml", "communication.rendezvous=" + meeting, "--against",
                                 "memory.activation_checkpointing=each"});
-  expect_refusal(start({verify, verify}, 2), {"the 2 ranks of this job met in "});
+  expect_refusal(start({verify, verify}, 2), {"the 2 ranks of this job connected through "});
 }
 
 TEST_F(Rendezvous, ranks_that_were_started_with_different_things_are_named) {
@@ -89,7 +89,8 @@ TEST_F(Rendezvous, a_rank_that_does_not_come_is_named) {
   const Args args = train({"communication.timeout=1"});
   for (const Result& r : start({args, args}, 3)) {
     EXPECT_EQ(r.status, 1) << r.text();
-    EXPECT_NE(r.err.find("megalith: rank 2 of 3 has not come to " + meeting + " within 1 s"), std::string::npos)
+    EXPECT_NE(r.err.find("megalith: rank 2 of 3 has not connected through " + meeting + " within 1 s"),
+              std::string::npos)
         << r.text();
   }
   EXPECT_TRUE(fs::is_empty(meeting));
@@ -100,7 +101,8 @@ TEST_F(Rendezvous, processes_that_do_not_know_of_each_other_are_refused) {
   const Result r = run(megalith({"train", "config.toml"}), scratch.folder(), 60,
                        "export SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_ID=5 SLURM_STEP_ID=0");
   EXPECT_EQ(r.status, 1) << r.text();
-  EXPECT_NE(r.err.find("srun has started 4 processes, but MPI says that each is alone"), std::string::npos) << r.text();
+  EXPECT_NE(r.err.find("srun has started 4 processes, but in MPI each is a single rank"), std::string::npos)
+      << r.text();
   EXPECT_NE(r.err.find("communication.rendezvous = FOLDER"), std::string::npos) << r.text();
   EXPECT_FALSE(fs::exists(scratch / "run"));
 }

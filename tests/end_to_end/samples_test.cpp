@@ -117,13 +117,13 @@ TEST_F(WrittenTexts, AreThoseOfGenerateAndStandInLogReportAndPlan) {
   // Beyond the context both go on from their last half, which begins elsewhere where there is less room.
   EXPECT_EQ(generated.substr(0, 40), ("The model" + text).substr(0, 40));
   const std::string log = read_file(*scratch_ / "greedy/log.txt");
-  EXPECT_NE(log.find("step 6  writes after \"The model\": " + nlohmann::json(text).dump()), std::string::npos) << log;
+  EXPECT_NE(log.find("step 6  sample after \"The model\": " + nlohmann::json(text).dump()), std::string::npos) << log;
   succeed(megalith({"report", "greedy", "--out", "report.html"}), *scratch_);
   const std::string page = read_file(*scratch_ / "report.html");
   EXPECT_NE(page.find("\"texts\":[{\"prompt\":\"The model\""), std::string::npos);
   EXPECT_NE(page.find("{\"step\":6,\"text\":"), std::string::npos);
   const std::string plan = succeed(megalith(both_of({"plan", "config.toml", "--ranks", "2"}, greedy)), *scratch_).out;
-  EXPECT_NE(plan.find("of keys and values of texts (train.sample_every)"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("of cached keys and values of texts (train.sample_every)"), std::string::npos) << plan;
   succeed(megalith({"data", "audit", "greedy"}), *scratch_);
 }
 

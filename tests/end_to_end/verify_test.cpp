@@ -28,7 +28,7 @@ class Verify : public testing::Test {
   void expect_agreement(int ranks, const Args& args) {
     const Result result = verify(ranks, args);
     EXPECT_EQ(result.status, 0) << result.text();
-    EXPECT_NE(result.out.find("no tensor exceeds its tolerance: 313 comparisons in 3 steps; nearest to it is "),
+    EXPECT_NE(result.out.find("no tensor exceeds its tolerance: 313 comparisons in 3 steps; the nearest is "),
               std::string::npos)
         << result.text();
     EXPECT_EQ(result.out.find("EXCEEDS"), std::string::npos) << result.text();
@@ -166,8 +166,9 @@ TEST_F(Verify, wrong_input_is_refused) {
   expect_refusal(1, {"--against", tensor + "5"}, "does not divide model.heads = 6; these do: 1 2 3 6");
   expect_refusal(2, {"--against", tensor + "3"}, "does not divide the 2 ranks");
   expect_refusal(1, {"--against", "model.layers=4"},
-                 "--against model.layers=4: model.layers changes what is computed, not how");
-  expect_refusal(1, {"--against", "batch.global_batch_size=4"}, "changes what is computed, not how");
+                 "--against model.layers=4: model.layers changes the results of a step, not only their computation");
+  expect_refusal(1, {"--against", "batch.global_batch_size=4"},
+                 "changes the results of a step, not only their computation");
   expect_refusal(1, {"--steps", "0", "--against", "memory.lm_head_chunks=3"}, "--steps");
   expect_refusal(1, {"--inject", "h.7", "--against", "memory.lm_head_chunks=3"}, "--inject h.7: no tensor of step 1");
   expect_refusal(1, {"--inject", "x:h.1", "--against", "memory.lm_head_chunks=3"}, "a number from 0 to 3");

@@ -203,7 +203,7 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   };
   const std::string to = folder_ / "to";
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"precision.master=bf16"}}, "override `precision.master");
-  expect({.from = source_, .to = to, .ranks = 2, .overrides = {"train.steps=9"}}, "parallel.* may be others than in");
+  expect({.from = source_, .to = to, .ranks = 2, .overrides = {"train.steps=9"}}, "parallel.* may differ from");
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"parallel.tensor_parallel_degree=4"}}, "4");
   expect({.from = source_, .to = folder_ / "alone", .ranks = 2}, "is a complete checkpoint and is not overwritten");
   expect({.from = source_, .to = to, .ranks = 2, .memory = 4096}, "--memory of 4096 bytes: a block of 65536 elements");

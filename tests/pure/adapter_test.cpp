@@ -381,17 +381,18 @@ TEST(Frozen, WhatCannotBeIsRefused) {
   const auto refused = [](const std::string& message, const std::string& words) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
-  refused(message_of([&] { SmallRun run(resolve(config)); }), "train.freeze names embedding, which is no parameter");
+  refused(message_of([&] { SmallRun run(resolve(config)); }),
+          "train.freeze names embedding, which is neither a parameter");
   config.train.freeze = "*";
   refused(message_of([&] { SmallRun run(resolve(config)); }), "leaves no parameter to train");
   config.batch.microbatch_size = 1;
   config.adapter.rank = 2;
-  refused(message_of([&] { validate(resolve(config)); }), "has no use with adapter.rank = 2");
+  refused(message_of([&] { validate(resolve(config)); }), "has no effect with adapter.rank = 2");
   config.train.freeze.clear();
   config.adapter.target_modules = "q_proj";
   refused(message_of([&] { validate(resolve(config)); }),
-          "adapter.target_modules names q_proj, which is no linear layer of this model; it has c_attn, c_proj, c_fc, "
-          "c_proj");
+          "adapter.target_modules names q_proj, which is not a linear layer of this model; it has c_attn, c_proj, "
+          "c_fc, c_proj");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(Compare, TakesAllChoicesOrThoseThatAreNamed) {
   EXPECT_EQ(named.key, "batch.microbatch_size");
   EXPECT_EQ(named.values, (std::vector<std::string>{"1", "5"}));
   EXPECT_EQ(message_of([&] { comparison_of("model.layers", config); }),
-            "--compare model.layers: it has no list of choices; name values, as in --compare model.layers=1,2,4");
+            "--compare model.layers: it has no list of choices; give values, as in --compare model.layers=1,2,4");
   EXPECT_EQ(message_of([&] { comparison_of("model.layer", config); }),
             "there is no option model.layer; megalith train --help lists them");
 }

@@ -252,7 +252,8 @@ TEST(DecoderExport, WhatNoFamilySaysIsRefusedByKeyAndValue) {
         {with_change(modern_model(), [](M m) { m.bias = true; }), "model.qkv_bias = false"},
         {with_change(modern_model(), [](M m) { m.rotary_share = 0.5; }), "model.rotary_share = 0.5"},
         {with_change(modern_model(), [](M m) { m.parallel_residual = true; }), "model.parallel_residual = true"},
-        {with_change(modern_model(), [](M m) { m.query_key_norm = m.qkv_bias = true; }), " = true: no family"},
+        {with_change(modern_model(), [](M m) { m.query_key_norm = m.qkv_bias = true; }),
+         "model.query_key_norm = true: `transformers` has no model"},
         {with_change(neox_model(), [](M m) { m.head_size = 8; }), "model.head_size = 8"},
         {with_change(neox_model(), [](M m) { m.key_value_heads = 1; }), "model.key_value_heads = 1"},
         {with_change(neox_model(), [](M m) { m.bias = false; }), "model.bias = false"}}) {

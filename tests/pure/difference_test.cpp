@@ -157,7 +157,7 @@ TEST(Against, TakesKeysOfTheLayoutOnly) {
                            "optimizer.learning_rate=1", "train.seed=3", "checkpoint.init_from=x", "run.output=x"}) {
     const std::string message = message_of([&] { check_against({"parallel.ranks_per_node=1", text}); });
     EXPECT_TRUE(message.starts_with(std::string("--against ") + text)) << message;
-    EXPECT_NE(message.find("changes what is computed, not how"), std::string::npos) << message;
+    EXPECT_NE(message.find("changes the results of a step, not only their computation"), std::string::npos) << message;
   }
   EXPECT_NE(message_of([] { check_against({}); }).find("nothing to verify"), std::string::npos);
 }

@@ -20,10 +20,9 @@ Config config(int64_t keep, int64_t every) {
 
 TEST(DiskNeed, CountsWhatIsKeptAtOnce) {
   Config c = config(3, 10);
-  EXPECT_EQ(
-      disk_need(c, gib, 0, 0, 6 * gib).words,
-      "disk: a checkpoint takes 1 GiB; with checkpoint.keep = 3 up to 6 are there at once; 6 more take 6 GiB, and "
-      "there has 6 GiB free");
+  EXPECT_EQ(disk_need(c, gib, 0, 0, 6 * gib).words,
+            "disk: a checkpoint takes 1 GiB; with checkpoint.keep = 3 there are up to 6 at once; 6 more take 6 GiB, "
+            "and there has 6 GiB free");
   EXPECT_TRUE(disk_need(c, gib, 0, 0, 6 * gib).fits);
   EXPECT_FALSE(disk_need(c, gib, 0, 0, 6 * gib - 1).fits);
   EXPECT_TRUE(disk_need(c, gib, 0, 4, 2 * gib).fits) << "four are there";
@@ -43,7 +42,7 @@ TEST(DiskNeed, CountsAllWhereAllAreKept) {
   c.checkpoint.every = 0;
   c.checkpoint.minutes = 30;
   EXPECT_EQ(disk_need(c, gib / 2, 0, 0, 2048 * gib).words,
-            "disk: a checkpoint takes 512 MiB; all are kept (checkpoint.keep = 0), of checkpoint.minutes = 30 up to 24 "
+            "disk: a checkpoint takes 512 MiB; all are kept (checkpoint.keep = 0), by checkpoint.minutes = 30 up to 24 "
             "GiB a day; another takes 512 MiB, and there has 2 TiB free");
 }
 

@@ -142,7 +142,7 @@ TEST_P(DiskTrouble, WhatIsRemovedUnderARunIsThereAgain) {
       train("240");
     }
     expect_all_steps();
-    EXPECT_GE(count(log(), "was removed under this run"), 1u) << log();
+    EXPECT_GE(count(log(), "was removed during this run"), 1u) << log();
     EXPECT_TRUE(steps_of(CheckpointStore(checkpoints_).usable()).contains(10));
     for (const char* name : {"config.toml", "tokenizer", "lock"}) EXPECT_TRUE(fs::exists(run_ + "/" + name)) << name;
     EXPECT_EQ(count(log(), "or its lock was removed"), removed == run_ ? 2u : 0u) << "that of the checkpoints as well";

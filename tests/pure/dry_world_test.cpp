@@ -229,7 +229,7 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
   EXPECT_NE(before.find("memory of the fullest rank, rank 0 (shard 0), on its device:\n"), std::string::npos) << before;
   EXPECT_EQ(before.find("host"), std::string::npos) << before;
   const Plan plan = make_plan(config, 4, 0);  // in f32
-  EXPECT_NE(before.find(fmt::format("{} bytes      0.000 GiB of logits where the head is, {} rows at a time\n",
+  EXPECT_NE(before.find(fmt::format("{} bytes      0.000 GiB of logits on the stage with the head, {} rows at a time\n",
                                     4 * plan.pass.head_rows * plan.logit_columns, plan.pass.head_rows)),
             std::string::npos)
       << before;
@@ -252,7 +252,7 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
       << text;
   EXPECT_NE(text.find(line("total", device)), std::string::npos) << "the device's is what it was\n" << text;
   config.run.device = Device::cpu;
-  for (const char* words : {"(shard 0), in its node's memory:", "for all of its ranks, beside that:"})
+  for (const char* words : {"(shard 0), in its node's memory:", "for all of its ranks, in addition:"})
     EXPECT_NE(report(config, run).find(words), std::string::npos) << report(config, run);
 }
 

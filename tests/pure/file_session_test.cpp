@@ -176,9 +176,11 @@ TEST_F(FileSessions, ARankThatDoesNotComeIsNamed) {
     std::string error;
   };
   const std::vector<Job> jobs = {
-      {{0, 2}, 3, fmt::format("rank 1 of 3 has not come to {} within {:g} s; start all ranks at once", folder_, soon)},
-      {{0, 2}, 5, "ranks 1, 3, 4 of 5 have not come to "},
-      {{1, 2}, 3, "rank 0 of 3 has not come to "}};
+      {{0, 2},
+       3,
+       fmt::format("rank 1 of 3 has not connected through {} within {:g} s; start all ranks at once", folder_, soon)},
+      {{0, 2}, 5, "ranks 1, 3, 4 of 5 have not connected through "},
+      {{1, 2}, 3, "rank 0 of 3 has not connected through "}};
   for (size_t j = 0; j < jobs.size(); j++)
     for (int r : jobs[j].ranks) start({r, jobs[j].size, "srun", fmt::format("job-{}", j)}, soon, talk);
   const std::vector<End> ends = finish();
@@ -211,7 +213,7 @@ TEST_F(FileSessions, ARankThatEndsWithAnErrorEndsTheOthersAtOnce) {
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
     for (int r : {0, 1})
       EXPECT_EQ(ends[static_cast<size_t>(r)].said,
-                "error: rank 2 of 3 has ended with an error; its own output says which");
+                "error: rank 2 of 3 has ended with an error; its own output has the reason");
     EXPECT_EQ(ends[2].status, 7);
     EXPECT_EQ(left_behind(), std::vector<std::string>());
   }
@@ -225,7 +227,7 @@ TEST_F(FileSessions, ARankThatIsDoneIsMissedWhereItIsNeeded) {
     s.all_gather_text("still here");
     return std::string("alone");
   });
-  for (size_t r : {0u, 2u}) EXPECT_EQ(ends[r].said, "error: rank 1 of 3 has left the job, its work done");
+  for (size_t r : {0u, 2u}) EXPECT_EQ(ends[r].said, "error: rank 1 of 3 has left the job in order");
   EXPECT_EQ(left_behind(), std::vector<std::string>());
 }
 
@@ -256,7 +258,8 @@ TEST_F(FileSessions, TensorsOfTheHostNeedMpi) {
          s.require_mpi();
          return "carried";
        }))
-    EXPECT_NE(end.said.find("the 2 ranks of this job met in " + folder_ + " and not through MPI"), std::string::npos)
+    EXPECT_NE(end.said.find("the 2 ranks of this job connected through " + folder_ + " and not through MPI"),
+              std::string::npos)
         << end.said;
   expect_all_say(run({0, 1}, 2, never,
                      [](const Session& s) {

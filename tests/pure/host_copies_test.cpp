@@ -122,7 +122,8 @@ TEST(HostCopies, OtherSizesAndOtherTypesAreRefused) {
 TEST(HostCopies, TheDryWorldKnowsTheWrongPlace) {
   Desk d(World::dry);
   const Tensor x = d.on_device(), y = d.on_device(), kept = d.on_host(), other = d.on_host();
-  const std::string wrong = "the tensors' arenas are not one on the device and one on the host, in this direction";
+  const std::string wrong =
+      "one tensor must be in an arena of the device and one in an arena of the host, for this direction";
   for (const auto& [to, from] : {std::pair(x, kept), std::pair(x, y), std::pair(kept, other)})
     EXPECT_EQ(message_of([&] { d.s.to_host(to, from); }), "to_host: " + wrong);
   for (const auto& [to, from] : {std::pair(kept, x), std::pair(x, y), std::pair(kept, other)})

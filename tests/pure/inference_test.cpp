@@ -232,11 +232,12 @@ TEST_F(InferenceTest, RefusesWhatItCannotDo) {
 
 TEST_F(InferenceTest, SaysWhatIsMissing) {
   EXPECT_NE(message_of([&] { open(folder_ + "/absent"); }).find("no such folder"), std::string::npos);
-  EXPECT_NE(message_of([&] { open(bytes()); }).find("contains no complete one"), std::string::npos);
+  EXPECT_NE(message_of([&] { open(bytes()); }).find("has no complete one"), std::string::npos);
   const std::string in_parts = exported(plain_);
   std::filesystem::rename(in_parts + "/model.safetensors", in_parts + "/model-00001-of-00002.safetensors");
   const std::string message = message_of([&] { open(in_parts, bytes()); });
-  EXPECT_NE(message.find(in_parts + " has no model.safetensors and no model.safetensors.index.json"), std::string::npos)
+  EXPECT_NE(message.find(in_parts + " has neither model.safetensors nor model.safetensors.index.json"),
+            std::string::npos)
       << message;
   Inference without_tokenizer = open(exported(plain_));
   EXPECT_NE(message_of([&] { text_of(without_tokenizer, "a", 1, {}); }).find("--tokenizer"), std::string::npos);

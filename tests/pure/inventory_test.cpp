@@ -53,10 +53,10 @@ TEST(Inventory, EachProblemIsNamedAlone) {
        }},
       {"finds no GPU", [](Inventory& m) { m.gpus.clear(); }},
       {"needs 8.0", [](Inventory& m) { m.gpus[1].unusable = "GPU 1 has 7.0; it needs 8.0"; }},
-      {"GPU 1: 20.0 GiB of 80.0 GiB are in use", [](Inventory& m) { m.gpus[1].properties.free = 60 * GiB; }},
+      {"GPU 1: another process uses 20.0 GiB of 80.0 GiB", [](Inventory& m) { m.gpus[1].properties.free = 60 * GiB; }},
       {"cannot open libnccl", [](Inventory& m) { m.nccl_error = "cannot open libnccl.so.2"; }},
       {"/dev/shm has 64 MiB free", [](Inventory& m) { m.shared_files = GiB / 16; }},
-      {"/dev/shm has 32 MiB free, and MPI",
+      {"/dev/shm has 32 MiB free, but MPI",
        [](Inventory& m) {
          m.gpus.pop_back();
          m.links.clear();

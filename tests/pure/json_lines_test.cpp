@@ -38,10 +38,10 @@ TEST(JsonLines, ADamagedOneIsNamed) {
   EXPECT_ERROR(steps_in("{\"step\":1}\n{\"step\":2\n{\"step\":3}\n"), "run/m.jsonl, line 2 is damaged", remedy);
   EXPECT_ERROR(steps_in("{\"step\":1}\n{\"step\":2\n"), "run/m.jsonl, line 2 ", remedy);
   EXPECT_ERROR(steps_in("{\"step\":1}\n\n"), "run/m.jsonl, line 2 ", remedy);
-  EXPECT_ERROR(steps_in("[1]\n"), "run/m.jsonl, line 1 ", "array is no object");
-  EXPECT_ERROR(steps_in("{\"step\":1}\n7"), "run/m.jsonl, line 2 ", "number is no object");
+  EXPECT_ERROR(steps_in("[1]\n"), "run/m.jsonl, line 1 ", "array is not an object");
+  EXPECT_ERROR(steps_in("{\"step\":1}\n7"), "run/m.jsonl, line 2 ", "number is not an object");
   EXPECT_ERROR(steps_in("{\"step\":1}\n{}\n"), "run/m.jsonl, line 2 ", "'step'", "not found");
-  EXPECT_ERROR(steps_in("{\"step\":\"1\"}"), "run/m.jsonl, line 1 ", "string is no whole number");
+  EXPECT_ERROR(steps_in("{\"step\":\"1\"}"), "run/m.jsonl, line 1 ", "string is not a whole number");
   EXPECT_ERROR(steps_in("{\"step\":0}"), "run/m.jsonl, line 1 ", "0 is not from 1 to 9223372036854775807");
   EXPECT_ERROR(steps_in("{\"step\":NaN}\n"), "run/m.jsonl, line 1 ");
   EXPECT_ERROR(steps_in("{\"step\":" + std::string(200, '[') + "}\n"), "run/m.jsonl, line 1 ");
@@ -121,10 +121,10 @@ TEST_F(AlteredLines, AreAuditedOrRefused) {
   };
   refused("\"samples\":[0,9223372036854775807]", "a batch has at most 1000000000");
   refused("\"samples\":[-4,4]", "-4 is not from 0");
-  refused("\"samples\":[0.5,4]", "0.5 is no whole number");
+  refused("\"samples\":[0.5,4]", "0.5 is not a whole number");
   refused("\"samples\":[0]", "array index 1");
   refused("\"samples\":[0,4],\"ranks\":true", "boolean");
-  EXPECT_ERROR(audit("[1]\n", {}, {order}), "metrics.jsonl, line 1", "no object");
+  EXPECT_ERROR(audit("[1]\n", {}, {order}), "metrics.jsonl, line 1", "is not an object");
   EXPECT_ERROR(audit("{\"start\":5}\n", {}, {order}), "metrics.jsonl, line 1");
   EXPECT_ERROR(audit("{\"step\":-1,\"samples\":[0,4]}\n", {}, {order}), "metrics.jsonl, line 1", "-1 is not from 0");
 }
@@ -149,10 +149,10 @@ TEST_F(AlteredLines, CalibrateNothingOrAreRefused) {
     scratch_.write("run/metrics.jsonl", text);
     EXPECT_ERROR(read_runs({scratch_.path("run")}), "run/metrics.jsonl", line, why);
   };
-  refused("{\"step_seconds\":1,\"ranks\":2}\n{\"step_seconds\":\"1\"}\n", "line 2", "string is no number");
+  refused("{\"step_seconds\":1,\"ranks\":2}\n{\"step_seconds\":\"1\"}\n", "line 2", "string is not a number");
   refused("{\"step_seconds\":-1,\"ranks\":2}\n", "line 1", "-1 is not from");
-  refused("{\"step_seconds\":null,\"ranks\":2}\n", "line 1", "null is no number");
-  refused("{\"step_seconds\":1,\"ranks\":2.5}\n", "line 1", "2.5 is no whole number");
+  refused("{\"step_seconds\":null,\"ranks\":2}\n", "line 1", "null is not a number");
+  refused("{\"step_seconds\":1,\"ranks\":2.5}\n", "line 1", "2.5 is not a whole number");
   refused("{\"step_seconds\":1,\"ranks\":1000000000}\n", "line 1", "1000000000 is not from 0 to 65536");
   refused("{\"start\":[8]}\n", "line 1", "");
   refused("oops\n", "line 1", "");
@@ -174,9 +174,9 @@ TEST(KeptStep, IsUnderstoodOrRefused) {
     EXPECT_ERROR(read(file), "bad-steps/step-00000003.json", why, "remove it");
   };
   refused("step", 2, "is of step 2");
-  refused("step", "3", "no whole number");
-  refused("loss", "many", "string is no number");
-  refused("grad_norm", {1}, "array is no number");
+  refused("step", "3", "not a whole number");
+  refused("loss", "many", "string is not a number");
+  refused("grad_norm", {1}, "array is not a number");
   refused("ranks", 0, "0 is not from 1");
   refused("ranks", int64_t{1} << 40, "is not from 1");
   refused("config", 5, "number");
@@ -185,7 +185,7 @@ TEST(KeptStep, IsUnderstoodOrRefused) {
     EXPECT_TRUE(!error || error->find("bad-steps/step-00000003.json") != std::string::npos) << *error;
   }
   scratch.write("bad-steps/step-00000003.json", "{\"step\":3");
-  EXPECT_ERROR(read_bad_step(scratch.path(""), 3), "bad-steps/step-00000003.json is not understood");
+  EXPECT_ERROR(read_bad_step(scratch.path(""), 3), "bad-steps/step-00000003.json is not valid");
 }
 
 }  // namespace

@@ -58,11 +58,11 @@ TEST(LaunchLine, HostsGetEquallyManyRanks) {
   EXPECT_EQ(message_of([&] {
               launch_line({8, "hosts", hosts}, {"train"}, true, in());
             }),
-            "-n 8 is no multiple of the 3 hosts in hosts, which get equally many ranks; give -n 9");
+            "-n 8 is not a multiple of the 3 hosts in hosts, which get equally many ranks; give -n 9");
   EXPECT_EQ(message_of([&] {
               launch_line({8, "hosts", "# none\n"}, {"train"}, true, in());
             }),
-            "hosts names no host; write one a line");
+            "hosts has no host; write one a line");
 }
 
 TEST(LaunchLine, BySrunInsideAnAllocation) {
@@ -87,7 +87,7 @@ TEST(LaunchLine, WithoutANumberOrByRanksIsRefused) {
             std::string::npos);
   const Surroundings rank = in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   EXPECT_EQ(message_of([&] { launch_line({.ranks = 2}, {"train"}, true, rank); }),
-            "megalith run starts the ranks by itself, and mpirun has started it on 2; leave out mpirun");
+            "megalith run starts the ranks by itself, but mpirun has started it on 2; leave out mpirun");
 }
 
 }  // namespace

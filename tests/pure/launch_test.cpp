@@ -65,7 +65,7 @@ TEST(Launch, NonsenseIsRefused) {
     EXPECT_EQ(message_of([&] {
                 launch_in({{"RANK", rank}, {"WORLD_SIZE", "2"}});
               }),
-              fmt::format("RANK=\"{}\" in the environment is no number of ranks", rank));
+              fmt::format("RANK=\"{}\" in the environment is not a number of ranks", rank));
   EXPECT_EQ(message_of([] {
               launch_in({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
             }),

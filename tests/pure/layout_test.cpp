@@ -138,21 +138,21 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
        "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; any of these "
        "would fit: the defaults of [parallel]"},
       {6, degrees(1, 1, 4),
-       "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks that "
-       "tensor_parallel_degree 1 x pipeline_parallel_degree 1 leave of 6 ranks; any of these would fit: 4 or 8 ranks; "
+       "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks that remain after "
+       "tensor_parallel_degree 1 x pipeline_parallel_degree 1 of 6 ranks; any of these would fit: 4 or 8 ranks; "
        "parallel.sharded_data_parallel_degree = 1 or 2 or 3 or 6"},
       {12, degrees(2, 2, 2),
-       "parallel.sharded_data_parallel_degree = 2 does not divide the 3 data-parallel ranks that "
-       "tensor_parallel_degree 2 x pipeline_parallel_degree 2 leave of 12 ranks; any of these would fit: 8 or 16 "
-       "ranks; parallel.tensor_parallel_degree = 1 or 3; parallel.pipeline_parallel_degree = 1 or 3; "
+       "parallel.sharded_data_parallel_degree = 2 does not divide the 3 data-parallel ranks that remain after "
+       "tensor_parallel_degree 2 x pipeline_parallel_degree 2 of 12 ranks; any of these would fit: 8 or 16 ranks; "
+       "parallel.tensor_parallel_degree = 1 or 3; parallel.pipeline_parallel_degree = 1 or 3; "
        "parallel.sharded_data_parallel_degree = 1 or 3"},
       {6,
        [&](ParallelConfig& p) {
          p.hierarchical_allgather = true;
          p.ranks_per_node = 4;
        },
-       "parallel.hierarchical_allgather = true: shard groups of 6 ranks that stand 1 apart neither lie inside nodes of "
-       "parallel.ranks_per_node = 4 nor fill whole ones; any of these would fit: 4 or 8 ranks; "
+       "parallel.hierarchical_allgather = true: shard groups of 6 ranks with a distance of 1 are neither inside nodes "
+       "of parallel.ranks_per_node = 4 nor fill whole ones; any of these would fit: 4 or 8 ranks; "
        "parallel.tensor_parallel_degree = 6; parallel.pipeline_parallel_degree = 3 or 6; "
        "parallel.sharded_data_parallel_degree = 1 or 2; parallel.ranks_per_node = 1 or 2 or 3 or 6; "
        "parallel.hierarchical_allgather = false"},

@@ -59,10 +59,12 @@ TEST_F(LogTest, AReaderThatIsGoneIsSaidOnceInTheFile) {
   ::dup2(before, STDOUT_FILENO);
   ::close(before);
   ::signal(SIGPIPE, SIG_DFL);
-  EXPECT_EQ(said_in(path_), (Lines{"one",
-                                   "warning: standard output cannot be written: Broken pipe. The run goes on, and its "
-                                   "lines are in this file",
-                                   "two", "three"}));
+  EXPECT_EQ(
+      said_in(path_),
+      (Lines{
+          "one",
+          "warning: standard output cannot be written: Broken pipe. The run continues, and its lines are in this file",
+          "two", "three"}));
 }
 
 TEST_F(LogTest, ABarMakesRoomForEachLineOfTheConsole) {

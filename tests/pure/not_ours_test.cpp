@@ -126,7 +126,7 @@ TEST_F(NotOurs, OutputsTakeTheirLikesPlaceAndNoOthers) {
     scratch_.write(name, "x");
     const std::string message = message_of([&] { check_output("--items", scratch_.path(name)); });
     EXPECT_NE(message.find("--items " + scratch_.path(name)), std::string::npos) << name << ": " << message;
-    EXPECT_NE(message.find("name another file"), std::string::npos) << message;
+    EXPECT_NE(message.find("choose another file"), std::string::npos) << message;
   }
   scratch_.write("items.jsonl", "x");
   for (const char* name : {"items.jsonl", "new.toml", ""}) check_output("--items", *name ? scratch_.path(name) : "");
@@ -137,7 +137,7 @@ TEST_F(NotOurs, CallsOfAnotherKindStay) {
   scratch_.write("run/calls/warning.0.1.2", "");
   begin();
   scratch_.write("run/calls/monday.wav", "");
-  expect_refused("monday.wav in it is of no job");
+  expect_refused("monday.wav in it does not belong to a job");
 }
 
 TEST_F(NotOurs, LinesOfAnotherAreKept) {

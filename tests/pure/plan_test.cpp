@@ -212,7 +212,7 @@ TEST(Plan, AStepOfAnyLengthIsNotPlanned) {
   config.batch.global_batch_size = 1000000000;
   config.batch.microbatch_size = 1;
   const std::string message = message_of([&] { make_plan(config, 2, 0); });
-  EXPECT_EQ(message.find("a step of 500000000 microbatches is longer than can be planned, 65536; raise "), 0u)
+  EXPECT_EQ(message.find("a step of 500000000 microbatches is longer than the maximum for a plan, 65536; raise "), 0u)
       << message;
   config.batch.global_batch_size = 2 * 65536;
   EXPECT_EQ(make_plan(config, 2, 0).schedule.size(), 2u * 65536);
@@ -232,7 +232,7 @@ TEST(Plan, ProductsAndTheRestTileEveryUnit) {
         end = next;
       }
       EXPECT_EQ(end, unit.numel) << unit.name;
-      const size_t products = unit.is_layer ? 4 : unit.name == "token table" ? 1 : 0;
+      const size_t products = unit.is_layer ? 4 : unit.name == "token embedding" ? 1 : 0;
       EXPECT_EQ(ends.size(), unit.beside_products.size() + products);
     }
 }

@@ -268,8 +268,8 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   config.model.heads = 8;
   const StageDryRuns across = dry_run_stages(config, {}, 8, true);
   const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
-  EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
-  EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;
+  EXPECT_NE(text.find("cross the borders of nodes of 4"), std::string::npos) << text;
+  EXPECT_NE(text.find("not a multiple of 64"), std::string::npos) << text;
   EXPECT_EQ(text.find("through the host"), std::string::npos) << text;
   h.node.topology = Topology::host;
   EXPECT_NE(verdict(config, h, across.mesh, memory, predict(config, h, across)).text.find("through the host"),
@@ -328,8 +328,9 @@ TEST(Verdict, WarnsOfUnevenRingsAndOfGathersInTheOpen) {
   const StageDryRuns dry_runs = dry_run_stages(config, {}, 6, true);
   const std::vector<MemorySizes> memory(6, dry_runs.memory.front());
   const std::string text = verdict(config, h, dry_runs.mesh, memory, predict(config, h, dry_runs)).text;
-  EXPECT_NE(text.find("the shard axis has 6 ranks, which is no power of two: rings and trees are uneven; take 4 or 8"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("the shard axis has 6 ranks, which is not a power of two: rings and trees are uneven; use 4 or 8"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("too small to hide the gathers"), std::string::npos) << text;
 }

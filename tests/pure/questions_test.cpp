@@ -65,7 +65,7 @@ TEST_F(Questions, WhatIsNoQuestionIsRefusedWithItsLine) {
   says("{\"ctx\": \"a\", \"endings\": [\"b\"]}", "no \"label\"");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 1}", "\"label\" is 1, expected 0 to 0");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": \"\"}", "expected 0 to 0");
-  EXPECT_NE(refused("\n \n").find("holds no question"), std::string::npos);
+  EXPECT_NE(refused("\n \n").find("has no question"), std::string::npos);
 }
 
 TEST_F(Questions, BlanksBeforeAnAnswerAreItsOwn) {

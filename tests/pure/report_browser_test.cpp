@@ -71,7 +71,7 @@ TEST_F(ReportInABrowser, ShowsARunInWords) {
                             "Gradient norm",
                             "tokens a second"})
     EXPECT_NE(page.find(words), std::string::npos) << words;
-  EXPECT_EQ(page.find("Held-out bits"), std::string::npos);
+  EXPECT_EQ(page.find("Validation bits"), std::string::npos);
 }
 
 TEST_F(ReportInABrowser, ComparesRuns) {
@@ -84,9 +84,9 @@ TEST_F(ReportInABrowser, ComparesRuns) {
     return shown({read_history(run("a", evaluated("x", 4, 2))), read_history(run(held_out, evaluated(other, 5, 1)))});
   };
   const std::string one = of("x", "b"), two = of("y", "<i onload='x'>&");
-  EXPECT_EQ(best(one, "Held-out loss"), "4.0000");
+  EXPECT_EQ(best(one, "Validation loss"), "4.0000");
   EXPECT_EQ(best(one, "Bits per byte"), "1.0000");
-  EXPECT_EQ(best(two, "Held-out loss"), "") << "tokens of two kinds are not compared";
+  EXPECT_EQ(best(two, "Validation loss"), "") << "tokens of two kinds are not compared";
   EXPECT_EQ(best(two, "Bits per byte"), "1.0000");
   EXPECT_NE(one.find("b and a"), std::string::npos);
   EXPECT_NE(one.find("2 runs compared"), std::string::npos);

@@ -74,8 +74,10 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_ERROR(read_history(run("array", "[1]\n")), "metrics.jsonl, line 1 ");
   EXPECT_ERROR(read_history(run("negative", step(-1, 5))), "metrics.jsonl, line 1 ", "-1 is not from 0");
   EXPECT_ERROR(read_history(run("huge", step(1, 1e200))), "metrics.jsonl, line 1 ", "1e+200 is not from -1e+100");
-  EXPECT_ERROR(read_history(run("yes", step(1, 5, ",\"mfu\":true"))), "metrics.jsonl, line 1 ", "boolean is no number");
-  EXPECT_ERROR(read_history(run("list", step(1, 5, ",\"time\":[1]"))), "metrics.jsonl, line 1 ", "array is no object");
+  EXPECT_ERROR(read_history(run("yes", step(1, 5, ",\"mfu\":true"))), "metrics.jsonl, line 1 ",
+               "boolean is not a number");
+  EXPECT_ERROR(read_history(run("list", step(1, 5, ",\"time\":[1]"))), "metrics.jsonl, line 1 ",
+               "array is not an object");
   std::string accounts;
   for (int i = 0; i < 200; i++) accounts += fmt::format("{}\"{}\":1", i == 0 ? "" : ",", i);
   EXPECT_ERROR(read_history(run("many", step(1, 5, ",\"time\":{" + accounts + "}"))),
@@ -194,8 +196,8 @@ TEST_F(Report, LossesUnderDifferentTokenizersAreNotCompared) {
   };
   EXPECT_EQ(runs_by_plot(one, "Loss"), nlohmann::json::parse("[[0,1]]"));
   EXPECT_EQ(runs_by_plot(two, "Loss"), nlohmann::json::parse("[[0],[1]]"));
-  EXPECT_EQ(runs_by_plot(two, "Held-out loss"), nlohmann::json::parse("[[0],[1]]"));
-  EXPECT_EQ(runs_by_plot(two, "Held-out bits per byte"), nlohmann::json::parse("[[0,1]]"));
+  EXPECT_EQ(runs_by_plot(two, "Validation loss"), nlohmann::json::parse("[[0],[1]]"));
+  EXPECT_EQ(runs_by_plot(two, "Validation bits per byte"), nlohmann::json::parse("[[0,1]]"));
 }
 
 TEST_F(Report, TheStylesHaveEachColour) {

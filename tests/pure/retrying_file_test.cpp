@@ -141,7 +141,7 @@ TEST_F(RetryingLines, AreThereAgainWhereTheirFileIsRemoved) {
   for (const std::string& removed : {path, folder}) {
     std::filesystem::remove_all(removed);
     file.append("more\n");
-    EXPECT_EQ(file.sync(), path + " was removed under this run, and is there again with what it held");
+    EXPECT_EQ(file.sync(), path + " was removed during this run, and was created again with its content");
     EXPECT_EQ(file.sync(), "");
   }
   file.append("last\n");

@@ -93,7 +93,7 @@ TEST_F(RunFingerprintTest, AChangeNeedsLeave) {
         Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
         Change{"optimizer.learning_rate", "0.0006", "0.001"}, Change{"optimizer.decay_steps", "100", "200"},
         Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"},
-        Change{"data.isolate_documents", "without effect", "true"}}) {
+        Change{"data.isolate_documents", "no effect", "true"}}) {
     const std::string set = change.key + "=" + change.here;
     EXPECT_SAYS(refusal({set, "train.steps=9"}), change.key + ": " + change.there + " there, " + change.here + " here",
                 "checkpoint.allow_changes = true", "another run.output");
@@ -107,7 +107,7 @@ TEST_F(RunFingerprintTest, AChangeNeedsLeave) {
   EXPECT_SAYS(all, "data.train: " + path("a/train.bin") + " (", "there, " + path("b/train.bin") + " (",
               "data.seed: 1 there, 7 here");
   // A longer schedule of its own, or only more steps of the same.
-  EXPECT_SAYS(refusal({"optimizer.decay_steps=0", "train.steps=9"}), "optimizer.decay_steps", "follows train.steps");
+  EXPECT_SAYS(refusal({"optimizer.decay_steps=0", "train.steps=9"}), "optimizer.decay_steps", "means train.steps");
 }
 
 // A run at its highest rate is extended, and cooled down from any of its checkpoints; the rates of the updates that it
@@ -124,7 +124,7 @@ TEST_F(RunFingerprintTest, AConstantRunIsExtendedAndCooledDownFromAnyCheckpoint)
   const Overrides cooled = with({"optimizer.decay=sqrt", "optimizer.decay_begin=4", "optimizer.decay_steps=7",
                                  "train.steps=7", "checkpoint.resume=" + from, "run.output=" + path("cooled")});
   train(cooled);
-  EXPECT_SAYS(read("cooled/log.txt"), "goes on from " + from + " with another decay",
+  EXPECT_SAYS(read("cooled/log.txt"), "continues from " + from + " with another decay",
               "optimizer.decay: \"constant\" there, \"sqrt\" here");
   const History history = read_history(path("cooled"));
   ASSERT_EQ(history.origins.size(), 1u);
@@ -230,14 +230,14 @@ TEST_F(RunFingerprintTest, AStateThatCannotBeIsRefused) {
   };
   for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "overflows", "good_steps"}) {
     EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), -1), checkpoint.c_str(), key, "is -1");
-    EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), 1.5), checkpoint.c_str(), key, "no whole number");
+    EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), 1.5), checkpoint.c_str(), key, "not a whole number");
     EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), "1"), checkpoint.c_str(), key, "string");
   }
   EXPECT_SAYS(refusal_of("/loss_scale", -1), checkpoint.c_str(), "loss_scale");
   EXPECT_SAYS(refusal_of("/norms", {1, -1}), checkpoint.c_str(), "norms");
   EXPECT_SAYS(refusal_of("/model/layers", 100000000), checkpoint.c_str(), "layers = 100000000");
   EXPECT_SAYS(refusal_of("/model/heads", 0), checkpoint.c_str(), "heads = 0");
-  EXPECT_SAYS(refusal_of("/model/hidden", 1e300), checkpoint.c_str(), "no whole number");
+  EXPECT_SAYS(refusal_of("/model/hidden", 1e300), checkpoint.c_str(), "not a whole number");
 }
 
 // Keys of [model] that are not set are those of the weights; all that contradict them are told at once.
@@ -254,8 +254,8 @@ TEST_F(RunFingerprintTest, InitialWeightsBringTheirShape) {
   EXPECT_EQ(load({"model.dropout=0.1", "model.layers=1", "model.vocab=0"}).model.vocab, 262);
   EXPECT_EQ(load({"model.dropout=0.1"}).model.dropout, 0.1);
   const std::string all = message_of([&] { load({"model.layers=2", "model.hidden=9", "model.heads=2"}); });
-  EXPECT_SAYS(all, "model.layers = 2, but 1", "model.hidden = 9, but 8", "model.heads = 2, but 1",
-              "override `model.layers=2`", "Leave these keys out");
+  EXPECT_SAYS(all, "model.layers = 2 here, 1 there", "model.hidden = 9 here, 8 there", "model.heads = 2 here, 1 there",
+              "override `model.layers=2`", "Remove these keys");
   {
     const FileSession session("", {}, 1);
     megalith::Run(load({}), session).train();
@@ -304,7 +304,7 @@ TEST_F(RunFingerprintTest, AFinishedRunHasNothingToDo) {
   EXPECT_EQ(log.find("nothing to do"), std::string::npos) << log;
   train();
   const std::string again = read("run/log.txt").substr(log.size());
-  EXPECT_SAYS(again, "nothing to do: all steps were made before", "Raise train.steps to continue");
+  EXPECT_SAYS(again, "nothing to do: all steps were already complete", "Raise train.steps to continue");
 }
 
 TEST_F(RunFingerprintTest, TheStartSaysWhatIsTrainedOn) {
@@ -328,7 +328,7 @@ TEST_F(RunFingerprintTest, TheStartSaysWhatIsTrainedOn) {
 TEST_F(RunFingerprintTest, SourcesOfTwoTokenizersDoNotBlend) {
   prepared("b", "text of bytes\n", "bytes");
   EXPECT_SAYS(refusal({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("b/train.bin"))}),
-              path("b/train.bin"), "another than that in", "prepare all sources");
+              path("b/train.bin"), "differs from that in", "prepare all sources");
 }
 
 TEST_F(RunFingerprintTest, LeaveHoldsForOneStart) {
@@ -347,8 +347,9 @@ TEST_F(RunFingerprintTest, WhatIsNotRefusedIsTold) {
   train({a, "data.allow_overlap=true", "train.steps=4"});
   EXPECT_EQ(read("run/log.txt").find("changed: "), std::string::npos);
   train({b, "train.steps=5", "precision.compute=bf16", "precision.master=bf16", "precision.moments=bf16"});
-  EXPECT_SAYS(read("run/log.txt"), "warning: changed: data.validation: ", "so far", "not comparable",
-              "changed: precision.master: \"fp32\" so far, \"bf16\" from here on", "changed: precision.moments: ");
+  EXPECT_SAYS(read("run/log.txt"), "warning: changed: data.validation: ", "so far",
+              "cannot be compared with earlier ones",
+              "changed: precision.master: \"fp32\" so far, \"bf16\" from now on", "changed: precision.moments: ");
 }
 
 // Four starts, one of them with another seed, and many epochs.
@@ -384,7 +385,7 @@ TEST_F(RunFingerprintTest, TheLedgerOfARunInPieces) {
               "4 samples are repeated");
   EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[41,44]"), "step 11 ", "1 samples are left out");
   EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":11,"), "step 11 comes again");
-  EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":13,"), "steps 12 to 12 are absent");
+  EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":13,"), "steps 12 to 12 are missing");
   EXPECT_SAYS(planted("\"samples\":[0,4]", "\"samples\":[2,4]"), "step 1 begins with sample 2");
   scratch_.write("run/metrics.jsonl", metrics);
   edit_state(path("run/checkpoints/step-00000080"), [](nlohmann::json& state) { state["sequences"] = 316; });

@@ -135,10 +135,11 @@ TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   };
   EXPECT_EQ(audit(metrics, {{"c", 6, 24}}, {of({10})}).violation, "");
   EXPECT_SAYS(audit(metrics, {{"c", 7, 28}}, {of({10})}).violation, "metrics.jsonl ends with step 6");
-  EXPECT_SAYS(audit(metrics, {}, {}).violation, "no checkpoint says in which order");
+  EXPECT_SAYS(audit(metrics, {}, {}).violation, "no checkpoint records in which order");
   metrics += "{\"step\":7,\"loss\":1.0,\"ranks\":1,\"sam";  // cut short by a death
   EXPECT_EQ(audit(metrics, {}, {of({10})}).violation, "");
-  EXPECT_SAYS(message_of([&] { audit("{\"step\":1,\"loss\":2.0}\n", {}, {of({10})}); }), "line 1", "does not say");
+  EXPECT_SAYS(message_of([&] { audit("{\"step\":1,\"loss\":2.0}\n", {}, {of({10})}); }), "line 1",
+              "does not record its samples");
   const std::string skipped = "{\"step\":1,\"loss\":null,\"skipped\":\"not finite\",\"ranks\":2,\"samples\":[0,4]}\n";
   EXPECT_SAYS(audit(skipped, {}, {of({10})}).lines.front(), "step 1, samples [0, 4): skipped (not finite)");
 }

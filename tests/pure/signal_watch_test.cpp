@@ -110,7 +110,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_cannot_suffice) {
   watch.hold();
   send_to_this_process(SIGINT);
   EXPECT_EQ(end_.status(), 128 + SIGINT);
-  EXPECT_NE(end_.why().find("take 5e+03 s or more, and 1e+03 s are left by the test"), std::string::npos) << end_.why();
+  EXPECT_NE(end_.why().find("take 5e+03 s or more, but 1e+03 s are left by the test"), std::string::npos) << end_.why();
 }
 
 // What another rank got.

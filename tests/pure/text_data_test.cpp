@@ -86,7 +86,7 @@ TEST_F(TextDataTest, ATextThatIsTooShortNamesTheKeysThatHelp) {
                     validation = refused("data.validation", "data/validation.bin");
   EXPECT_NE(train.find("give more text, or batch.sequence_length="), std::string::npos) << train;
   EXPECT_TRUE(train.ends_with(" or less")) << train;
-  EXPECT_NE(validation.find(" or less, or train without held-out text: data.validation= and train.evaluate_every=0"),
+  EXPECT_NE(validation.find(" or less, or train without a validation set: data.validation= and train.evaluate_every=0"),
             std::string::npos)
       << validation;
 }
@@ -102,7 +102,7 @@ TEST_F(TextDataTest, WhatAPatternLeavesOutIsCounted) {
   };
   const std::string line = described("many/*");
   EXPECT_NE(line.find(", 2 files, "), std::string::npos) << line;
-  EXPECT_NE(line.find("; the pattern leaves out 1 folder, 1 index without tokens, 1 link to nothing"),
+  EXPECT_NE(line.find("; the pattern leaves out 1 folder, 1 index without tokens, 1 link without target"),
             std::string::npos)
       << line;
   fs::create_directory_symlink(folder_ / "many/folder", folder_ / "many/linked");
@@ -207,7 +207,7 @@ TEST_F(TextDataTest, LargestIdsAreThoseThatPrepareNoted) {
   EXPECT_NO_THROW(open_train()) << "it is not read";
   fs::last_write_time(train, fs::last_write_time(path("data/prepared.json")) + std::chrono::seconds(1));
   EXPECT_FALSE(noted_largest_id(train));
-  expect_refusal(open_train, {"holds token 32767"});
+  expect_refusal(open_train, {"has token 32767"});
   fs::resize_file(train, fs::file_size(train) - 2);
   fs::last_write_time(train, time);
   EXPECT_FALSE(noted_largest_id(train)) << "another size";

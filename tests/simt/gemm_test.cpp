@@ -231,8 +231,8 @@ TEST_F(CublasLt, ATableChoosesAndTheSameBitsComeAgain) {
     EXPECT_EQ(fmt::format("algorithm {},", control_->last_algorithm.load()),
               choice.what.substr(0, choice.what.find(' ', 10)));
     EXPECT_EQ(one.describe({{choice.shape, 3}}),
-              (std::vector<std::string>{"GEMM: cuBLASLt 99.1.0; 1 of 1 shape of a step have tuned kernels, the library "
-                                        "chooses the others'"}));
+              (std::vector<std::string>{
+                  "GEMM: cuBLASLt 99.1.0; 1 of 1 shape of a step have tuned kernels, the library chooses the others"}));
     all.insert(product);
   }
   EXPECT_EQ(all.size(), 6u);
@@ -250,9 +250,10 @@ TEST_F(CublasLt, EntriesThatCannotBeUsedAreNotAndTheLogSaysSo) {
     EXPECT_EQ(product_of(gemm, l) == want, !tuned);
     const std::vector<std::string> said = gemm.describe({{choice.shape, 1}, {shape_of(l.fused()), 2}});
     ASSERT_EQ(said.size(), line.empty() ? 1u : 2u);
-    EXPECT_EQ(said[0], fmt::format("GEMM: cuBLASLt 99.1.0; {} of 2 shapes of a step have tuned kernels, the library "
-                                   "chooses the others'",
-                                   tuned));
+    EXPECT_EQ(said[0],
+              fmt::format(
+                  "GEMM: cuBLASLt 99.1.0; {} of 2 shapes of a step have tuned kernels, the library chooses the others",
+                  tuned));
     if (!line.empty()) {
       EXPECT_EQ(said[1], line);
     }
@@ -263,7 +264,7 @@ TEST_F(CublasLt, EntriesThatCannotBeUsedAreNotAndTheLogSaysSo) {
   another.gpu = "NVIDIA Pretence 9000";
   expect({another}, 0, "");
   expect({table({choice}, 130100)}, 0,
-         fmt::format("GEMM: the choices for {} of a day are cuBLASLt 13.1.0's, and this is 99.1.0: not used", gpu()));
+         fmt::format("GEMM: the choices for {} of a day are for cuBLASLt 13.1.0, but this is 99.1.0: not used", gpu()));
   const std::string why = "GEMM: the choice for 48 x 64 x 96 from bf16 to f32 is not used, and the library chooses: ";
   GemmChoice unknown = choice;
   unknown.algorithm[1] = 77;
@@ -283,7 +284,7 @@ TEST_F(CublasLt, EntriesThatCannotBeUsedAreNotAndTheLogSaysSo) {
   cuda::Gemm starved(std::vector{table({choice})});
   const std::vector<std::string> said = starved.describe({{choice.shape, 1}});
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_EQ(said[1], why + "its algorithm needs a workspace of 1073741824 bytes, and there are 33554432");
+  EXPECT_EQ(said[1], why + "its algorithm needs a workspace of 1073741824 bytes, but there are 33554432");
 }
 
 TEST_F(CublasLt, WithoutAnAlgorithmTheErrorNamesTheProduct) {

@@ -103,12 +103,11 @@ TEST_F(Nccl, IsTooOldForSymmetricMemory) {
     faults_->version = version;
     return message_of([&] { NcclSession(alone_, {.symmetric_memory = wanted}); });
   };
-  EXPECT_EQ(
-      said(22603, SymmetricMemory::kernels),
-      "communication.symmetric_memory = kernels needs NCCL 2.27.0 or later, and libnccl.so.2 is 2.26.3; install a "
-      "newer one, add its folder to LD_LIBRARY_PATH, or set communication.symmetric_memory = off");
+  EXPECT_EQ(said(22603, SymmetricMemory::kernels),
+            "communication.symmetric_memory = kernels needs NCCL 2.27.0 or later, but libnccl.so.2 is 2.26.3; install "
+            "a newer one, add its folder to LD_LIBRARY_PATH, or set communication.symmetric_memory = off");
   EXPECT_EQ(said(22707, SymmetricMemory::copy_engines),
-            "communication.symmetric_memory = copy_engines needs NCCL 2.28.0 or later, and libnccl.so.2 is 2.27.7; "
+            "communication.symmetric_memory = copy_engines needs NCCL 2.28.0 or later, but libnccl.so.2 is 2.27.7; "
             "install a newer one, add its folder to LD_LIBRARY_PATH, or set communication.symmetric_memory = off");
   using enum SymmetricMemory;
   for (const auto& [version, wanted] : {std::pair{22800, copy_engines}, {22700, kernels}, {21803, off}}) {
@@ -254,9 +253,9 @@ TEST_F(Nccl, AnAsynchronousErrorIsMetWhileTheHostWaits) {
 TEST_F(Nccl, ATransferThatDoesNotEndIsNamed) {
   testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(what_sum_says(0.5, [&] { faults_->hold_transfers = true; }), testing::ExitedWithCode(1),
-              "megalith: rank 0 .* is in all_reduce 1 of data .8 bytes, step 0., as all of the group");
+              "megalith: rank 0 .* is in all_reduce 1 of data .8 bytes, step 0., like all of the group");
   EXPECT_EXIT(what_sum_says(0.5, [&] { faults_->block_calls = true; }), testing::ExitedWithCode(1),
-              "megalith: rank 0 .* is in all_reduce 1 of data .8 bytes, step 0., as all of the group");
+              "megalith: rank 0 .* is in all_reduce 1 of data .8 bytes, step 0., like all of the group");
 }
 
 // Before anything is launched there is nothing to wait for, and afterwards neither: only what is under way counts.
@@ -300,7 +299,7 @@ TEST_F(Nccl, ARankThatHasGivenUpEndsTheOthers) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
-  EXPECT_EQ(said, "rank 1 of 2 has ended with an error; its own output says which");
+  EXPECT_EQ(said, "rank 1 of 2 has ended with an error; its own output has the reason");
   ::waitpid(child, nullptr, 0);
 }
 

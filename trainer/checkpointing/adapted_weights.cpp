@@ -40,7 +40,7 @@ std::string weights_fingerprint(TensorSource& weights, ModelConfig model) {
     sum.add(said.data(), std::ssize(said));
     const int64_t numel = all.numel(), count = numel <= blocks * size ? (numel + size - 1) / size : blocks;
     for (int64_t block = 0; block < count; block++) {
-      // The last ends with the tensor.
+      // The last block ends with the tensor.
       const int64_t begin = numel <= blocks * size ? block * size : (numel - size) / (blocks - 1) * block;
       const int64_t end = block + 1 == count ? numel : std::min(begin + size, numel);
       const int64_t first = std::max(begin, end - size);
@@ -99,11 +99,10 @@ AdapterConfig adapter_of(const Manifest& manifest, const std::string& checkpoint
 void check_base(const std::string& what, const BaseWeights& base, const std::string& path, TensorSource& weights,
                 const ModelConfig& model) {
   const std::string found = weights_fingerprint(weights, model);
-  CHECK(
-      found == base.fingerprint,
-      "{} holds adapters of a base with the fingerprint {}, {}, and {} has {}; set checkpoint.init_from to the weights "
-      "that they were trained with",
-      what, base.fingerprint, base.path, path, found);
+  CHECK(found == base.fingerprint,
+        "{} has adapters of a base with the fingerprint {}, {}, but {} has {}; set checkpoint.init_from to the weights "
+        "that they were trained with",
+        what, base.fingerprint, base.path, path, found);
 }
 
 MergedSource::MergedSource(std::unique_ptr<TensorSource> base, TensorSource& adapters, const ModelConfig& model)
@@ -162,8 +161,8 @@ std::unique_ptr<TensorSource> open_adapters(const std::string& path, const Model
   auto reader = std::make_unique<CheckpointReader>(find_checkpoint(path));
   const AdapterConfig there = adapter_of(reader->manifest(), reader->folder()), &here = model.adapter;
   CHECK(there.rank == here.rank && there.alpha == here.alpha && there.target_modules == here.target_modules,
-        "{} has adapters of rank {} with alpha {}, and this run of rank {} with alpha {}, or for other layers; set "
-        "adapter.rank, adapter.alpha and adapter.target_modules as there",
+        "{} has adapters of rank {} with alpha {}, but this run of rank {} with alpha {}, or for other layers; set "
+        "adapter.rank, adapter.alpha and adapter.target_modules to match it",
         reader->folder(), there.rank, there.alpha, here.rank, here.alpha);
   return reader;
 }

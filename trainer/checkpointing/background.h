@@ -24,7 +24,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   bool done() const { return done_; }
-  // Returns once the caller can read what the work has written.
+  // Returns when the caller can read the results of the work.
   void wait() {
     if (thread_.joinable()) thread_.join();
   }

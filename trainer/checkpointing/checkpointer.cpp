@@ -77,7 +77,7 @@ SavedCheckpoint Checkpointer::save(const Progress& progress, bool keep_all) {
 }
 
 void Checkpointer::begin_save(const Progress& progress, bool keep_all) {
-  CHECK(!saving(), "a save of step {} begins while another is under way", progress.step);
+  CHECK(!saving(), "a save of step {} begins while another is in progress", progress.step);
   together(session_, [&] {
     std::vector<ShardToWrite> shards;
     for (const HeldShard& h : trainer_shards(trainer_, trainer_.copy_state()))
@@ -94,7 +94,7 @@ void Checkpointer::begin_phase() {
 
 std::optional<SavedCheckpoint> Checkpointer::go_on() {
   async_save_->thread->wait();
-  std::unique_ptr<AsyncSave> save = std::move(async_save_);  // the save is over if agree() throws
+  std::unique_ptr<AsyncSave> save = std::move(async_save_);  // if agree() throws, the save is over
   if (!save->saving.agree()) return save->saving.saved();
   async_save_ = std::move(save);
   begin_phase();

@@ -27,18 +27,18 @@ class Checkpointer {
   // resumes from it.
   SavedCheckpoint save(const Progress& progress, bool keep_all = false);
 
-  // Does the same asynchronously, where saves_asynchronously(), from a copy of the state: returns once the copy is
-  // made. A thread of this rank does the work of a phase (saving.h). The ranks learn that all have done it from the
-  // step whose control flags satisfy all_ended(), and then call go_on(). One save at a time.
+  // Saves asynchronously, if saves_asynchronously(), from a copy of the state, and returns once the copy is made. A
+  // thread of this rank does the work of a phase (saving.h). The ranks learn that all have finished it from the step
+  // whose control flags satisfy all_ended(), and then call go_on(). One save at a time.
   void begin_save(const Progress& progress, bool keep_all = false);
   bool saving() const { return async_save_ != nullptr; }
   // Returns the phases that this rank has ended, for a step's control flags.
   int64_t phases() const { return phases_ - (saving() && !async_save_->thread->done()); }
   bool all_ended(int64_t phases) const { return saving() && phases == session_.size() * phases_; }
-  // Collective. Starts the next phase and returns nothing, or returns the result of the last one. JobError as of
+  // Collective. Starts the next phase and returns nullopt, or returns the result of the last one. JobError as in
   // save().
   std::optional<SavedCheckpoint> go_on();
-  // Collective. Waits for the end of the save; returns nothing if there is none.
+  // Collective. Waits for the end of the save, if one is in progress; otherwise returns nullopt.
   std::optional<SavedCheckpoint> finish();
 
   // Returns the bytes of tensors that this rank writes in a save.
@@ -60,7 +60,7 @@ class Checkpointer {
   };
   void begin_phase();
   std::unique_ptr<AsyncSave> async_save_;
-  int64_t phases_ = 0;  // begun by all asynchronous saves; the same on every rank
+  int64_t phases_ = 0;  // phases begun by all asynchronous saves; the same on every rank
 };
 
 }  // namespace megalith

@@ -34,12 +34,12 @@ DiskNeed disk_need(const Config& config, int64_t bytes, int64_t completed, int64
     // Up to two more wait to settle, and a new one is written before an old one is deleted.
     const int64_t most = c.keep + (c.settle > 0 ? 2 : 0) + multiples(completed, config.train.steps, c.keep_every) + 1;
     more = std::max<int64_t>(1, most - there);
-    how = fmt::format("with checkpoint.keep = {} up to {} are there at once", c.keep, most);
+    how = fmt::format("with checkpoint.keep = {} there are up to {} at once", c.keep, most);
   } else {
-    more = multiples(completed, config.train.steps - 1, c.every) + 1;  // the last step's too
+    more = multiples(completed, config.train.steps - 1, c.every) + 1;  // and the one after the last step
     how = "all are kept (checkpoint.keep = 0)";
     if (c.minutes > 0)
-      how += fmt::format(", of checkpoint.minutes = {:g} up to {} a day", c.minutes,
+      how += fmt::format(", by checkpoint.minutes = {:g} up to {} a day", c.minutes,
                          size_in_words(size * 24 * 60 / c.minutes));
   }
   const double needed = size * static_cast<double>(more);

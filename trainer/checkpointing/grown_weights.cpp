@@ -59,7 +59,7 @@ void GrownSource::read(const TensorShard& wanted, float* out) {
   if (!has_a_row_a_token(wanted.name)) return base_->read(wanted, out);
   check_shard(wanted);
   const std::vector<int64_t> there = base_->shape(wanted.name);
-  CHECK(wanted.shape == shape(wanted.name), "{} is asked for in another shape", wanted.name);
+  CHECK(wanted.shape == shape(wanted.name), "{} is requested with another shape", wanted.name);
   const int64_t width = wanted.columns.size(), old_end = there[0] * width;
   TensorShard old = wanted;
   old.shape = there;

@@ -1,5 +1,4 @@
-// The weights of a base in a model with more tokens: rows are added to the token table and, where it has a matrix of
-// its own, to the head.
+// The weights of a base in a model with more tokens: rows are added to the embedding and to an untied head.
 #pragma once
 
 #include <map>
@@ -11,9 +10,9 @@
 
 namespace megalith {
 
-// Serves the tensors of `base` with the table and the head in `rows` rows. Each element of an added row is drawn from a
-// normal distribution of the mean and the standard deviation of its column over the rows of the base, by (seed, row,
-// column), so that it is the same in every layout. Belongs to one thread.
+// Serves the tensors of `base`, with embedding and head in `rows` rows. Each element of an added row is drawn from a
+// normal distribution with the mean and standard deviation of its column over the rows of the base, by (seed, row,
+// column), so that it is the same in every layout. For one thread.
 class GrownSource : public TensorSource {
  public:
   GrownSource(std::unique_ptr<TensorSource> base, int64_t rows, uint64_t seed);
@@ -30,7 +29,7 @@ class GrownSource : public TensorSource {
   std::unique_ptr<TensorSource> base_;
   int64_t rows_;
   uint64_t seed_;
-  std::map<std::string, Columns> columns_;  // of tensors of which added rows were read
+  std::map<std::string, Columns> columns_;  // statistics of the tensors whose added rows were read
 };
 
 }  // namespace megalith

@@ -14,16 +14,16 @@ namespace megalith {
 
 struct HeldShard {
   TensorShard shard;
-  Tensor data;  // f32 or bf16, or f16 where it is only read into, in the stream's memory
+  Tensor data;  // f32 or bf16 (f16 only for reading into), in the stream's memory
 };
 
 // Returns the shards of `values`, the elements `within` of the unit's shard. A shard's name is `path` + the
-// parameter's; padding belongs to no shard.
+// parameter's; padding is not in any shard.
 std::vector<HeldShard> held_shards(const Unit& unit, const std::string& path, Tensor values, Interval within);
 
 // Returns the shard with its values at the time of the write, which waits for the stream. The stream must outlive it.
 ShardToWrite shard_to_write(Stream& s, const HeldShard& held);
-// Returns the same for host memory, which any thread may write and nobody changes until then.
+// As above for host memory, which any thread may read and which must not change until the write.
 ShardToWrite shard_to_write_on_host(const HeldShard& held);
 
 // Reads the shard into its memory, rounding to nearest for bf16 and f16. Work launched afterwards sees it.

@@ -1,6 +1,5 @@
-// How a trained model is used: what its training taught (the chat template) and what the folder of its base said
-// (generation_config.json). A run keeps both beside its tokenizer; an export passes them on; `generate` and `chat` obey
-// them.
+// How to use a trained model: the chat template of its training, and the generation_config.json of its base. A run
+// keeps both with its tokenizer; an export passes them on; `generate` and `chat` obey them.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +15,17 @@
 namespace megalith {
 
 struct ModelUse {
-  std::optional<ChatTemplate> chat;  // what the weights were trained with
+  std::optional<ChatTemplate> chat;  // the template of the training
   GenerationConfig generation;
-  // The tokens that end a text, without repetition: that of the template, where its end is one token; those of
-  // generation_config.json or, where that has none, the tokenizer's.
+  // The tokens that end a text, without repetition: that of the template, if its end is one token; those of
+  // generation_config.json or, if it has none, the tokenizer's.
   std::vector<int32_t> ends;
 };
 
-// Returns what is known of weights with this tokenizer. Errors: of a file that cannot be read.
+// Returns how to use these weights with this tokenizer. Error: a file that cannot be read.
 ModelUse use_of(const WeightSource& weights, const Tokenizer& tokenizer);
 
-// Returns the folder that has these files: that of Hugging Face, or that of the run; "" where none is known.
+// Returns the folder that has these files, the Hugging Face checkpoint's or the run's; "" if unknown.
 std::string folder_of_use(const WeightSource& weights);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// Records where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
+// The position of a run: the state in a checkpoint besides tensors and the optimizer's history.
 #pragma once
 
 #include <cstdint>

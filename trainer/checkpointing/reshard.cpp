@@ -20,12 +20,10 @@ namespace fs = std::filesystem;
 
 Config config_of(const CheckpointReader& reader, const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides)
-    CHECK(override.starts_with("parallel."),
-          "override `{}`: parallel.* may be others than in the checkpoint, all else is kept as it is", override);
+    CHECK(override.starts_with("parallel."), "override `{}`: only parallel.* may differ from the checkpoint", override);
   const auto text = reader.manifest().state.find("config");
   CHECK(text != reader.manifest().state.end() && text->is_string(),
-        "{} does not say with which configuration it was written; resume from it in the new layout instead",
-        reader.folder());
+        "{} does not record its configuration; resume from it in the new layout instead", reader.folder());
   Config config = parse_config(text->get<std::string>(), "the configuration in " + reader.folder(), overrides);
   const ModelConfig model = model_of(reader.manifest(), reader.folder());
   for (const std::string& key : shape_keys())
@@ -51,11 +49,12 @@ ShardToWrite read_when_written(CheckpointReader& reader, const TensorShard& shar
 void check_all_is_saved(const CheckpointReader& reader, const std::set<std::string>& saved) {
   for (const std::string& name : reader.names())
     CHECK(saved.contains(name),
-          "{} holds {}, which a run of this program would not save; resume from it in the new layout instead",
+          "{} has {}, which a run of this program would not save; resume from it in the new layout instead",
           reader.folder(), name);
 }
 
-// Counts a block's elements as read, in f32 and perhaps bf16, and in the writer's buffers; and the reader's rows.
+// Returns the memory of a block: its elements as read, in f32 and possibly bf16, those in the writer's buffers, and the
+// reader's rows.
 int64_t bytes_of_block(int64_t elements, const std::vector<const TensorShard*>& shards) {
   int64_t rows = 0;
   for (const TensorShard* p : shards)
@@ -67,7 +66,7 @@ int64_t bytes_of_block(int64_t elements, const std::vector<const TensorShard*>& 
 int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>& shards) {
   constexpr int64_t least = CheckpointReader::least_chunk;
   CHECK(memory >= bytes_of_block(least, shards),
-        "--memory of {} bytes: a block of {} elements takes {}; give that or more", memory, least,
+        "--memory of {} bytes: a block of {} elements takes {}; allow at least that", memory, least,
         bytes_of_block(least, shards));
   int64_t elements = RankFileWriter::usual_part;
   while (bytes_of_block(elements, shards) > memory) elements /= 2;

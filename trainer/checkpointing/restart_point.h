@@ -1,4 +1,4 @@
-// Chooses the checkpoint from which a run resumes after an anomaly has ended it.
+// Chooses the checkpoint from which a run restarts after it ended with an anomaly.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RestartPoint {
   std::vector<std::string> suspects{};  // new names of newer checkpoints, the newest first
 };
 
-// Collective. Sets checkpoints newer than restart_step() aside as suspect, so that the next run resumes from that one.
+// Collective. Sets checkpoints newer than restart_step() aside as suspect, so that the next run resumes from that step.
 RestartPoint choose_restart(const CheckpointConfig& config, const Session& session, const Stability& stability,
                             const LastWeights& last);
 

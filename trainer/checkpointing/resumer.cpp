@@ -25,10 +25,10 @@ Resumer::Resumer(const Config& config, const Session& session, Trainer& trainer,
 
 namespace {
 
-// Names the source of a matrix's state where the checkpoint was written with another optimizer.algorithm.
+// Where a matrix's state comes from if the checkpoint was written with another optimizer.algorithm.
 enum class OtherState { none, momentum_from_moment, moments_from_nothing };
 
-// Changes the name of a shard to the one of the state that it is read from; moments_from_nothing: it stays 0.
+// Renames a shard to the state from which it is read. moments_from_nothing: it stays 0.
 OtherState state_to_read(TensorShard& shard, const CheckpointReader& reader) {
   const std::string momentum = std::string(momentum_path) + "/", first = "moments/first/", second = "moments/second/";
   if (reader.holds(shard.name)) return OtherState::none;
@@ -55,12 +55,14 @@ Progress Resumer::load(CheckpointReader& reader) {
   }
   if (others.contains(OtherState::momentum_from_moment))
     log_info(
-        "{} is of AdamW: Muon's momentum of the layers' matrices begins as AdamW's first moments, and the second "
-        "moments are not used",
+        "{} is from a run with AdamW: Muon's momentum of the layers' matrices begins with AdamW's first moments, and "
+        "the second moments are not used",
         reader.folder());
   if (others.contains(OtherState::moments_from_nothing))
-    log_info("{} is of Muon: of the matrices of the layers AdamW's moments begin at 0, and Muon's momentum is not used",
-             reader.folder());
+    log_info(
+        "{} is from a run with Muon: for the matrices of the layers AdamW's moments begin at 0, and Muon's momentum is "
+        "not used",
+        reader.folder());
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
   Progress progress{.step = step,
@@ -83,9 +85,9 @@ void say_unused_init_from(const CheckpointConfig& checkpoint, const std::string&
   const std::string began = state.value("init_from", "");
   if (checkpoint.init_from.empty() || checkpoint.init_from == began) return;
   log_warning(
-      "checkpoint.init_from = {} has no effect: the run goes on from {}{}; for a run from other weights choose another "
-      "run.output",
-      checkpoint.init_from, resumed, began.empty() ? "" : ", and began from " + began);
+      "checkpoint.init_from = {} has no effect: the run continues from {}{}; for a run from other weights choose "
+      "another run.output",
+      checkpoint.init_from, resumed, began.empty() ? "" : ", which began from " + began);
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ bool Resumer::check_manifest(const CheckpointReader& reader) const {
   const Manifest& manifest = reader.manifest();
   check_resumable(reader.folder(), manifest, config_.model);
   CHECK(manifest.state.contains("base") == config_.adapter.in_use(),
-        "{} is of a run {} adapters, and adapter.rank = {}; set it as there, or use another run.output", name,
+        "{} is from a run {} adapters, but adapter.rank = {}; set it to match, or use another run.output", name,
         config_.adapter.in_use() ? "without" : "with", config_.adapter.rank);
   std::vector<std::string> changes;
   if (record_.fingerprint)
@@ -129,8 +131,8 @@ std::optional<Progress> Resumer::resume() {
   const CheckpointConfig& checkpoint = config_.checkpoint;
   const std::vector<std::string> paths = checkpoints_to_try();
   std::vector<std::string> unreadable;
-  // Only damage makes it try the one before. Another model, missing permissions or a folder that some ranks do not see
-  // are for the user to fix.
+  // Only after damage does it try the previous checkpoint. Another model, missing permissions or a folder that some
+  // ranks do not see are for the user to fix.
   for (const std::string& path : paths) {
     std::optional<CheckpointReader> reader;
     bool changed = false;
@@ -154,7 +156,7 @@ std::optional<Progress> Resumer::resume() {
     damage = merge_messages(session_, damage);
     if (!damage.empty()) {
       if (names_a_checkpoint(checkpoint.resume)) throw JobError(__FILE__, __LINE__, damage);
-      if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
+      if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the previous one: {}", path, damage);
       unreadable.push_back(path);
       continue;
     }
@@ -172,14 +174,14 @@ std::optional<Progress> Resumer::resume() {
     origin_.checkpoint = path;
     if (record_.fingerprint) origin_.decay = other_decay(resumed_, *record_.fingerprint, progress.step);
     if (!origin_.decay.empty())
-      log_info("goes on from {} with another decay of the learning rate: {}", path, origin_.decay);
+      log_info("continues from {} with another decay of the learning rate: {}", path, origin_.decay);
     if (changed) progress.stability.forget_losses();
     return progress;
   }
   if (paths.empty()) return std::nullopt;
   throw JobError(__FILE__, __LINE__,
-                 fmt::format("none of {} in {} can be read; move them away to start again, or name an "
-                             "older copy with checkpoint.resume",
+                 fmt::format("none of {} in {} can be read; move them away to start from step 0, or name an older copy "
+                             "with checkpoint.resume",
                              counted(paths.size(), "checkpoint"), checkpoint.directory));
 }
 
@@ -202,7 +204,7 @@ void Resumer::initialize_weights() {
     check_names_base(config_);
     const WeightSource source = open_initial_weights(config_);
     if (source.grown_rows > 0 && session_.rank() == 0)
-      log_info("{} added to the tables of {}: each drawn with the mean and the spread of the others",
+      log_info("{} added to the embedding of {}: each drawn with the mean and the deviation of the others",
                source.grown_rows == 1 ? "1 row is" : fmt::format("{} rows are", source.grown_rows),
                config_.checkpoint.init_from);
     Stream& s = trainer_.stream();
@@ -222,8 +224,8 @@ void Resumer::initialize_weights() {
 
 namespace {
 
-// Returns the weights in checkpoint.init_from; of a run folder the checkpoint that was the base, while it is there: the
-// run may have gone on since.
+// Returns the weights in checkpoint.init_from. Of a run folder these are the checkpoint that was the base, while it
+// exists: the run may have continued since.
 std::string base_in(const std::string& init_from, const std::string& recorded) {
   namespace fs = std::filesystem;
   const fs::path named = fs::absolute(init_from).lexically_normal();
@@ -239,7 +241,7 @@ void Resumer::read_base(const CheckpointReader& reader) {
   if (trainer_.plan().saves_frozen) return;
   const std::string name = "checkpoint " + reader.folder();
   record_.base = base_of(reader.manifest(), reader.folder());
-  CHECK(record_.base, "{} names no base", name);
+  CHECK(record_.base, "{} does not name a base", name);
   std::error_code absent;
   if (const std::string& here = config_.checkpoint.init_from; std::filesystem::is_directory(here, absent))
     record_.base->path = base_in(here, record_.base->path);

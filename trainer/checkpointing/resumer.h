@@ -19,30 +19,30 @@ class Resumer {
   Resumer(const Config& config, const Session& session, Trainer& trainer,
           std::optional<RunFingerprint> fingerprint = {});
 
-  // Collective. Follows checkpoint.resume: reads weights and optimizer state and returns the run's position, or nothing
-  // when it starts from the beginning. Sets a damaged checkpoint aside with a warning and tries the one before.
-  // JobError where a checkpoint cannot be read for another reason.
+  // Collective. Follows checkpoint.resume: reads weights and optimizer state and returns the run's position, or nullopt
+  // if it starts from the beginning. Sets a damaged checkpoint aside with a warning and tries the previous one.
+  // JobError if a checkpoint cannot be read for another reason.
   std::optional<Progress> resume();
 
   // Collective. Reads the weights of checkpoint.init_from (see open_weights).
   void initialize_weights();
 
-  // Collective, after resume(), with a fingerprint. Has `data` come in the order in which the run continues, each
-  // source where it was, and logs each change. record() has that order from now on.
+  // Collective, after resume(), with a fingerprint. Gives `data` the order in which the run continues, each source from
+  // its position, and logs each change. record() has that order afterwards.
   void go_on_in(Loader& data);
 
-  // Says where the last resume() found the run.
+  // Where the last resume() found the run.
   struct Origin {
     std::string checkpoint{};  // empty: the run starts from the beginning
     std::string decay{};       // other_decay()
   };
   const Origin& origin() const { return origin_; }
 
-  // The run's next checkpoints have this record.
+  // Returns the record that the run's next checkpoints have.
   const RunRecord& record() const { return record_; }
 
  private:
-  // Reads the frozen weights of a run with adapters: from checkpoint.init_from, or where it was when the run began.
+  // Reads the frozen weights of a run with adapters: from checkpoint.init_from, or from their path when the run began.
   void read_base(const CheckpointReader& reader);
   std::vector<std::string> checkpoints_to_try() const;
   // Returns whether the run's fingerprint has changed.

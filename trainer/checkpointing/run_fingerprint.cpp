@@ -19,7 +19,7 @@ namespace {
 bool matters(const std::string& key, const Config& config) {
   const bool constant = config.optimizer.decay == Decay::constant;
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
-  // Absent in older checkpoints, which are compared as if they had the default.
+  // Keys that older checkpoints lack are compared as if they had the default.
   const bool muon = config.optimizer.algorithm == Algorithm::muon;
   if (key == "optimizer.algorithm") return config.optimizer.algorithm != Algorithm::adamw;
   if (key == "optimizer.muon_learning_rate") return muon;
@@ -37,14 +37,14 @@ bool matters(const std::string& key, const Config& config) {
 using Settings = std::map<std::string, std::string>;
 constexpr const char* held_out_key = "data.validation";
 
-// The keys by which a rate decays, once it does.
+// Returns whether the key decides how a rate decays once it does.
 bool is_of_decay(const std::string& key) {
   static const std::set<std::string> keys{"optimizer.decay", "optimizer.decay_begin", "optimizer.decay_steps",
                                           "optimizer.min_learning_rate", "optimizer.muon_min_learning_rate"};
   return keys.contains(key);
 }
 
-// Returns the updates whose rates follow from the warm-up and the highest rate alone.
+// Returns the number of updates whose rates depend only on the warm-up and the highest rate.
 double updates_before_decay(const Settings& settings) {
   const auto number = [&](const char* key) {
     const auto found = settings.find(key);
@@ -57,8 +57,8 @@ double updates_before_decay(const Settings& settings) {
   return (begin > 0 ? begin : number("optimizer.warmup_steps")) + 1;  // the first update of a decay has the whole rate
 }
 
-// Returns what is the same to the updates made so far under both: settings without the keys of a decay that none of
-// them has felt.
+// Returns the settings that could affect the updates so far: without the keys of a decay that none of these updates has
+// reached.
 std::pair<Settings, Settings> felt(Settings there, Settings here, int64_t step) {
   if (static_cast<double>(step) <= std::min(updates_before_decay(there), updates_before_decay(here)))
     for (Settings* settings : {&there, &here})
@@ -88,7 +88,7 @@ std::string hash_of(const Tokenizer& tokenizer) {
   return hex(checksum_of(content.data(), static_cast<int64_t>(content.size())));
 }
 
-// Older checkpoints do not say all of it.
+// Older checkpoints lack some of it.
 RunFingerprint::Source source_from(const nlohmann::json& json) {
   const auto count = [&](const char* key) { return json.contains(key) ? whole_number(json.at(key)) : 0; };
   return {.name = json.at("name").get<std::string>(),
@@ -184,7 +184,7 @@ std::vector<std::string> differences(const Settings& there, const Settings& here
   for (const auto& [key, ignored] : keys) {
     const auto of = [&key = key](const Settings& settings) {
       const auto found = settings.find(key);
-      return found == settings.end() ? std::string("without effect") : found->second;
+      return found == settings.end() ? std::string("no effect") : found->second;
     };
     if (of(there) != of(here)) lines.push_back(fmt::format("{}: {} there, {} here", key, of(there), of(here)));
   }
@@ -220,9 +220,9 @@ std::vector<std::string> told_changes(const nlohmann::json& state, const RunFing
     const auto then = there.find(key);
     if (then == there.end() || then->second == value) continue;
     lines.push_back(
-        fmt::format("{}: {} so far, {} from here on; {}", key, then->second, value,
+        fmt::format("{}: {} so far, {} from now on; {}", key, then->second, value,
                     key == held_out_key
-                        ? "losses on it are not comparable with those before"
+                        ? "losses on it cannot be compared with earlier ones"
                         : "the state is converted to its new type, and values that were rounded before stay rounded"));
   }
   return lines;
@@ -240,25 +240,23 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
     FAIL("{}: cannot read the run's fingerprint, \"course\", in its manifest ({}); was it written by another program?",
          what, e.what());
   }
-  CHECK(
-      there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
-      "{} was trained with another tokenizer, {}, than that of this run, {}: to its model the tokens mean other text. "
-      "For other text prepared with another tokenizer use another run.output; to go on, prepare the text with the "
-      "tokenizer of the run, which its folder holds as {}/tokenizer",
-      what, there.tokenizer_name, here.tokenizer_name, config.run.output);
+  CHECK(there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
+        "{} was trained with another tokenizer, {}, than that of this run, {}: its model would misread the text. For "
+        "text of another tokenizer use another run.output; to continue, prepare the text with the tokenizer of the "
+        "run, {}/tokenizer in its folder",
+        what, there.tokenizer_name, here.tokenizer_name, config.run.output);
   std::vector<std::string> changed = differences(there, here, step);
   if (changed.empty()) return {};
   std::string list;
   for (const std::string& line : changed) list += "\n  " + line;
   const bool schedule = list.find("\n  optimizer.decay_steps: ") != std::string::npos;
   CHECK(config.checkpoint.allow_changes,
-        "{} is of a run with other data or settings:{}\nSet these back, or checkpoint.allow_changes = true to go on "
-        "with what is here; for a run of its own use another run.output{}",
+        "{} is from a run with other data or settings:{}\nRestore them, or set checkpoint.allow_changes = true to "
+        "continue with the new ones; for a separate run use another run.output{}",
         what, list,
-        schedule
-            ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule. A checkpoint from "
-              "before the decay, of which optimizer.decay = \"constant\" has nothing else, goes on with any decay)"
-            : "");
+        schedule ? ". (optimizer.decay_steps = 0 means train.steps: a longer run has another schedule. A checkpoint "
+                   "from before the decay, such as any with optimizer.decay = \"constant\", continues with any decay)"
+                 : "");
   for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
   return changed;
 }

@@ -1,7 +1,7 @@
-// Defines the fingerprint of a run: all that decides its results beyond rounding, which is tokenizer, data with its
-// order, seeds, batch and schedule. A checkpoint keeps it (checkpoints/FORMAT.md, "course"), and a run that resumes is
-// compared with it: another layout or number of ranks is welcome, other data or settings only on request, another
-// tokenizer never.
+// Defines the fingerprint of a run: everything that decides its results beyond rounding, which is tokenizer, data with
+// its order, seeds, batch and schedule. A checkpoint keeps it (checkpoints/FORMAT.md, "course"), and a run that resumes
+// is compared with it. Another layout or number of ranks is always accepted, other data or settings only on request,
+// another tokenizer never.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct RunFingerprint {
     int64_t share = 1;
     int64_t samples = 0;   // per epoch
     int64_t left_out = 0;  // tokens per epoch that fill no sample
-    int64_t tokens = 0;    // 0 where an older checkpoint does not say
+    int64_t tokens = 0;    // 0 if an older checkpoint does not have it
     bool masked = false;
     std::string tokens_hash{};  // hash_of_tokens() of all of them; empty: unknown
   };
@@ -30,7 +30,7 @@ struct RunFingerprint {
   std::string tokenizer_name;  // folder and size, for messages
   std::vector<Source> sources;
   std::map<std::string, std::string> settings;  // keys of the config and their values as TOML
-  std::map<std::string, std::string> told{};    // the same of changes that a resume tells and does not refuse
+  std::map<std::string, std::string> told{};    // likewise, of changes that a resume reports without refusing
 };
 
 // Reads the files of the sources. `tokenizer` and `held_out` may be null.
@@ -39,30 +39,30 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
 
 std::string hash_of(const Tokenizer& tokenizer);
 
-// Returns a hash of the first tokens of a stream: of 256 blocks of 64 Ki tokens, evenly spaced, which are all of up to
-// 16 Mi tokens. So a source that grew is known by what it had.
+// Returns a hash of the first tokens of a stream: of 256 evenly spaced blocks of 64 Ki tokens, which covers all of up
+// to 16 Mi tokens. So a source that grew is recognised by its earlier tokens.
 std::string hash_of_tokens(const TokenStream& stream, int64_t tokens);
 
-// The sources as a manifest has them.
+// Returns the sources as JSON for a manifest.
 nlohmann::json to_json(const std::vector<RunFingerprint::Source>& sources);
 RunFingerprint::Source source_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 
 nlohmann::json to_json(const RunFingerprint& fingerprint);
 RunFingerprint run_fingerprint_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 
-// Returns a line for each difference except of the tokenizer, with both values. How the learning rate decays counts
-// only if some of the `step` updates made so far would have had another rate.
+// Returns a line for each difference except that of the tokenizer, with both values. The learning rate's decay counts
+// only if some of the `step` updates so far would have had another rate.
 std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here, int64_t step);
 
-// Returns the keys of the decay that differ and do not count, with both values; empty: none. So a run is extended or
-// cooled down from a checkpoint at its highest rate. Throws nlohmann's exceptions.
+// Returns the keys of the decay that differ but do not count, with both values; empty if there are none. So a run can
+// be extended or cooled down from a checkpoint at its highest rate. Throws nlohmann's exceptions.
 std::string other_decay(const nlohmann::json& state, const RunFingerprint& here, int64_t step);
 
-// Returns a line for each change that a resume tells without refusing it: other held-out data, other types of the
+// Returns a line for each change that a resume reports without refusing: other validation data, other types of the
 // state.
 std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here);
 
-// Throws Error where a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers
+// Throws Error if a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers
 // differ, or something else does and checkpoint.allow_changes is not set. `what` begins the message. Returns lines for
 // the log.
 std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,

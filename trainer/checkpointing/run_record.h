@@ -1,4 +1,4 @@
-// What every checkpoint says of its run, besides weights, state and position.
+// What every checkpoint records about its run, besides weights, state and position.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,9 +11,9 @@
 namespace megalith {
 
 struct RunRecord {
-  std::optional<RunFingerprint> fingerprint{};      // saved and compared by rank 0; without one, neither
+  std::optional<RunFingerprint> fingerprint{};      // saved and compared by rank 0; if absent, neither happens
   std::string init_from{};                          // checkpoint.init_from of the run's first start
-  nlohmann::json orders = nlohmann::json::array();  // of samples (sample_orders.h), the last one of this start
+  nlohmann::json orders = nlohmann::json::array();  // of samples (sample_orders.h); the last one is of this start
   std::optional<BaseWeights> base{};                // of a run with adapters; rank 0's has the fingerprint
 };
 

@@ -13,16 +13,16 @@ namespace {
 
 void check_names_folder(const std::string& init_from) {
   CHECK(std::filesystem::is_directory(init_from),
-        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a folder from Hugging Face",
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face checkpoint",
         init_from);
 }
 
-// Refuses a start from the beginning, which would bury the work in checkpoints that were complete once.
+// Refuses a start from the beginning if there are checkpoints that were complete once: it would bury that work.
 void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
   const auto newest = std::ranges::find_if(skipped, &SkippedCheckpoint::published);
   CHECK(newest == skipped.end(),
-        "none of {} in {} is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
-        "them away or set checkpoint.resume = never",
+        "none of {} in {} is complete and finite; the newest: {}. Repair it or, to start from step 0, move them away "
+        "or set checkpoint.resume = never",
         counted(std::ranges::count_if(skipped, &SkippedCheckpoint::published), "checkpoint"), directory,
         newest->reason);
 }
@@ -31,8 +31,8 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
 
 void check_names_base(const Config& config) {
   CHECK(!config.adapter.in_use() || !config.checkpoint.init_from.empty(),
-        "adapter.rank = {}: adapters stand beside the weights of a trained model, and checkpoint.init_from is empty; "
-        "name a Hugging Face folder, a run or a checkpoint there",
+        "adapter.rank = {}: adapters need the weights of a trained model, but checkpoint.init_from is empty; name a "
+        "Hugging Face checkpoint, a run or a checkpoint there",
         config.adapter.rank);
 }
 
@@ -46,8 +46,8 @@ WeightSource open_initial_weights(const Config& config) {
   check_same_model("checkpoint.init_from = " + path, grown, config.model);
   if (const int64_t more = grown.vocab - source.model.vocab; more > 0) {
     CHECK(!config.adapter.in_use(),
-          "model.vocab = {} adds {} to the tables of {}, which adapters leave as they are, so that nothing would train "
-          "them; train all weights first",
+          "model.vocab = {} adds {} to the embedding of {}, which adapters do not change, so they would not be "
+          "trained; train all weights first",
           grown.vocab, counted(more, "row"), path);
     source.tensors =
         std::make_unique<GrownSource>(std::move(source.tensors), grown.vocab, static_cast<uint64_t>(config.train.seed));
@@ -81,7 +81,7 @@ void check_start(const Config& config, const RunFingerprint& fingerprint) {
     if (newest.empty()) return;
     const int64_t last = CheckpointReader(newest).manifest().step;
     CHECK(last <= manifest.step,
-          "checkpoint.resume = {} is of step {}, but {} goes on to step {} and nothing is overwritten; use another "
+          "checkpoint.resume = {} is of step {}, but {} continues to step {} and nothing is overwritten; use another "
           "run.output, move the newer ones away, or resume = auto",
           checkpoint.resume, manifest.step, checkpoint.directory, last);
   } else if (!newest.empty()) {

@@ -36,7 +36,7 @@ SourceCourse course_of(uint64_t key, const std::vector<OrderRecord>& records, co
       if (record.order.begins()[i].key != key) continue;
       const SampleCut cut = record.cut_of(i);
       CHECK(cut.sequence_length >= 1 && cut.tokens <= stream.size() && cut.tokens > cut.sequence_length * !cut.masked,
-            "an order of samples has {} of {} tokens in sequences of {}; it is not of this data", cut.tokens,
+            "an order of samples has {} of {} tokens in sequences of {}, which does not fit this data", cut.tokens,
             stream.size(), cut.sequence_length);
       course.cut(cut, &stream);
       if (r + 1 < records.size()) course.take(record.order.taken(i, records[r + 1].sample));
@@ -45,7 +45,7 @@ SourceCourse course_of(uint64_t key, const std::vector<OrderRecord>& records, co
   return course;
 }
 
-// Completes the records of older checkpoints by what is known of the run.
+// Completes the records of older checkpoints from other knowledge of the run.
 void complete(std::vector<OrderRecord>& records, const Json& state) {
   if (records.empty()) return;
   const Json settings = state.value(Json::json_pointer("/course/settings"), Json::object());
@@ -65,7 +65,7 @@ bool is_same(const RunFingerprint::Source& there, const RunFingerprint::Source& 
   return there.tokens_hash == (there.tokens == here.tokens ? here.tokens_hash : hash_of_tokens(stream, there.tokens));
 }
 
-// Returns the keys of the sources: of each the one that it had before, or a new one.
+// Returns the keys of the sources: for each its earlier one, or a new one.
 std::vector<uint64_t> keys_of(const std::vector<OrderRecord>& records, const RunFingerprint& here, const Loader& data) {
   uint64_t next = 0;
   for (const OrderRecord& record : records)
@@ -92,7 +92,8 @@ std::vector<uint64_t> keys_of(const std::vector<OrderRecord>& records, const Run
   return keys;
 }
 
-// Returns a record without what may differ between two that are of the same order, and without what `other` lacks.
+// Returns a record without the parts that may differ between two records of the same order, and without those that
+// `other` lacks.
 Json comparable(Json record, const Json& other) {
   for (const char* key : {"step", "sample"}) record.erase(key);
   const auto keep_common = [](Json& object, const Json& there) {
@@ -170,7 +171,7 @@ Json orders_with(const Json& state, int64_t step, int64_t sample, const RunFinge
   for (size_t i = 0; i < keys.size(); i++)
     now.at("sources")[i]["begin"] = to_json(course_of(keys[i], records, data.streams()[i]).begin());
   orders.push_back(now);
-  // What was completed stays, so that the next resume finds it.
+  // Completed records are kept, so that the next resume finds them.
   for (size_t r = 0; r + 1 < records.size(); r++) {
     orders[r]["sequence_length"] = records[r].sequence_length;
     for (size_t i = 0; i < records[r].sources.size(); i++)
@@ -189,7 +190,7 @@ void follow(const Json& orders, Loader& data) {
   for (size_t i = 0; i < data.streams().size(); i++) {
     courses.push_back(course_of(last.order.begins()[i].key, records, data.streams()[i]));
     CHECK(courses.back().begin() == last.order.begins()[i],
-          "{}: its samples so far are not those that the checkpoint tells of; put back the tokens that the run was "
+          "{}: its samples so far differ from those that the checkpoint records; restore the tokens that the run was "
           "trained on",
           data.streams()[i].path());
   }
@@ -207,7 +208,7 @@ std::vector<std::string> describe_change(const Json& orders, const Loader& data)
     const std::string& name = last.sources[i].name;
     keys.insert(b.key);
     if (b.rest > 0)
-      lines.push_back(fmt::format("{} continues in epoch {} with the {} of it that did not come yet: {} of {}", name,
+      lines.push_back(fmt::format("{} continues in epoch {} with the {} of it that have not come yet: {} of {}", name,
                                   b.epoch, counted(tokens_in(*data.rest(i)), "token"), counted(b.rest, "sample"),
                                   data.sequence_length()));
     else if (b.taken == 0)
@@ -218,8 +219,9 @@ std::vector<std::string> describe_change(const Json& orders, const Loader& data)
   }
   for (size_t i = 0; i < before.sources.size(); i++)
     if (!keys.contains(before.order.begins()[i].key))
-      lines.push_back(fmt::format("{} is left, after {:.3g} epochs of it; it continues there if it comes back",
-                                  before.sources[i].name, before.order.epochs(i, last.sample)));
+      lines.push_back(
+          fmt::format("{} is no longer read, after {:.3g} epochs of it; it continues there if it comes back",
+                      before.sources[i].name, before.order.epochs(i, last.sample)));
   return lines;
 }
 

@@ -38,7 +38,7 @@ void Saving::publish() {
   prune();
 }
 
-// Runs before the save and again after it, which retries what could not be deleted; the last result counts.
+// Runs before the save and again after it, which retries failed deletions; the last result counts.
 void Saving::prune() {
   if (task_.prune) saved_.left = task_.prune();
 }

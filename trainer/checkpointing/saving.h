@@ -5,7 +5,7 @@
 //   write     every rank writes its file
 //   publish   rank 0 writes the manifest and renames the folder; then it deletes again
 //
-// checkpoints/writer.h says what a crash leaves.
+// A crash leaves what checkpoints/writer.h describes.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct SavedCheckpoint {
   std::string path{};
   std::string not_finite{};         // describes such values (what_is_not_finite); empty: all are finite
   double seconds = 0;               // this rank's work
-  std::vector<std::string> left{};  // on rank 0: a sentence for each folder that could not be deleted
+  std::vector<std::string> left{};  // on rank 0: one sentence for each folder that could not be deleted
 };
 
 class Saving {
@@ -33,19 +33,19 @@ class Saving {
     CheckpointStore store;
     int64_t step = 0;
     std::vector<ShardToWrite> shards;  // their memory outlives the save
-    // On rank 0 only:
+    // Used on rank 0 only:
     nlohmann::json state;
-    // Deletes unneeded checkpoints and returns what it could not delete; null: delete nothing.
+    // Deletes unneeded checkpoints and returns a sentence for each failure; null: deletes nothing.
     std::function<std::vector<std::string>()> prune{};
   };
 
-  // Session and writer, which nobody else may use meanwhile, must outlive it.
+  // Session and writer must outlive this object, and must not be used otherwise meanwhile.
   Saving(const Session& session, RankFileWriter& writer, Task task);
 
   // Does this rank's part of the phase. Keeps an error for agree().
   void work() noexcept;
-  // Collective, after work(). Returns whether there is another phase. JobError on all ranks if one failed; then the
-  // unfinished folder is removed, if possible, and earlier checkpoints that are needed are untouched.
+  // Collective, after work(). Returns whether there is another phase. JobError on all ranks if one failed. The
+  // unfinished folder is then removed, if possible, and earlier checkpoints that are needed are untouched.
   bool agree();
   // Valid after the last phase.
   const SavedCheckpoint& saved() const { return saved_; }
@@ -60,8 +60,8 @@ class Saving {
   const Task task_;
   Phase phase_ = Phase::prepare;
   std::string folder_;
-  std::vector<std::string> records_;  // all ranks'
-  std::string result_, error_;        // this rank's part
+  std::vector<std::string> records_;  // one for each rank
+  std::string result_, error_;        // this rank's
   SavedCheckpoint saved_;
 };
 

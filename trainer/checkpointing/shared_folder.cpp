@@ -37,7 +37,7 @@ bool holds(const std::string& path, const std::string& text) {
   return false;
 }
 
-// Removes the files of jobs that died here; the lock on the folder keeps other jobs out.
+// Removes the files of jobs that crashed here; the lock on the folder keeps other jobs out.
 void remove_leftovers(const std::string& folder, const std::string& job) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
@@ -54,7 +54,8 @@ void check_all_see(const std::string& folder, const Session& session) {
   const std::string location_of_rank_0 = session.broadcast_text(location_of(folder));
   const auto file_of = [&](int rank) { return fmt::format("{}/{}{}.rank-{:05}", folder, marker_prefix, job, rank); };
   constexpr const char* remedy =
-      "start all ranks in one working directory, or set checkpoint.directory to a folder of a file system that all see";
+      "start all ranks in one working directory, or set checkpoint.directory to a folder of a file system that all "
+      "ranks see";
   struct Marker {
     std::string path;
     ~Marker() { discard(path); }
@@ -73,11 +74,11 @@ void check_all_see(const std::string& folder, const Session& session) {
           "the checkpoint folder {} is not that of rank 0, which is {}: no checkpoint would be complete; {}",
           location_of(folder), location_of_rank_0, remedy);
   });
-  // Where each rank sees rank 0's file and rank 0 sees each rank's, the folder is one.
+  // If each rank sees rank 0's file and rank 0 sees each rank's, they share the folder.
   together(session, [&] {
     for (int rank = 1; session.rank() == 0 && rank < session.size(); rank++)
       CHECK(holds(file_of(rank), job),
-            "what rank {} writes into the checkpoint folder {} is not seen there by rank 0; {}", rank,
+            "a file that rank {} writes into the checkpoint folder {} is not visible to rank 0; {}", rank,
             location_of_rank_0, remedy);
   });
 }

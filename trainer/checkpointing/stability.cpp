@@ -74,7 +74,7 @@ std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Stabi
   const auto settled = [&](int64_t s) { return stability.settled(s, settle); };
   const auto newest = std::find_if(steps.rbegin(), steps.rend(), settled);
   needed.insert(newest != steps.rend() ? *newest : *steps.begin());
-  // Only a step that no anomaly has followed can still settle.
+  // Only a step after the last anomaly can still settle.
   const int64_t last = stability.last_step();
   const auto may_settle = [&](int64_t s) {
     return !settled(s) && stability.stable_after(s) == std::max<int64_t>(0, last - s);

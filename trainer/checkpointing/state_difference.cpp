@@ -48,7 +48,7 @@ void compare(const std::string& path, const json* a, const json* b, std::vector<
   lines.push_back(fmt::format("{}: {} | {}", path, shown_value(a), shown_value(b)));
 }
 
-// Throws Error where this program cannot read the configuration.
+// Throws Error if this program cannot read the configuration.
 std::map<std::string, std::string> keys_of(const Manifest& manifest) {
   const auto text = manifest.state.find("config");
   if (text == manifest.state.end() || !text->is_string()) return {};

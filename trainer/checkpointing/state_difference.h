@@ -1,4 +1,4 @@
-// Compares the states of two checkpoints: all that they hold besides tensors.
+// Compares the states of two checkpoints: everything in them except tensors.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 namespace megalith {
 
 struct StateDifference {
-  // Lists the differences, as "step: 100 | 200", in what a resumed run starts from: step, data consumed and skipped,
-  // losses, the run's fingerprint, the orders of samples. The writing program and paths of files are not compared.
+  // Lists the differences, as "step: 100 | 200", in the state that a resumed run starts from: step, data consumed and
+  // skipped, losses, the run's fingerprint, the orders of samples. The writing program and paths of files are not
+  // compared.
   std::vector<std::string> state{};
-  // Keys of the configuration that differ. The fingerprint holds those that decide results; the others, such as the
-  // layout, may differ where the state is the same.
+  // Keys of the configuration that differ. Those that decide results are in the fingerprint; the others, such as the
+  // layout, may differ between equal states.
   std::vector<std::string> config{};
 };
 

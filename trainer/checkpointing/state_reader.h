@@ -1,4 +1,4 @@
-// Reads numbers from a checkpoint's state, which anybody may have edited.
+// Reads numbers from a checkpoint's state, which a user may have edited.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,8 +11,8 @@
 
 namespace megalith {
 
-// Throws an Error that names the checkpoint and the key where a value is absent without a default, is negative where
-// it must not be, or is of another type.
+// Throws an Error that names the checkpoint and the key if a value is absent without a default, negative where it must
+// not be, or of another type.
 class StateReader {
  public:
   // `path` names the checkpoint in messages. The manifest must outlive the reader.
@@ -20,7 +20,7 @@ class StateReader {
 
   int64_t count(const char* key, std::optional<int64_t> absent = {}) const;
   double number(const char* key, double absent) const;
-  // These two return an empty list where the key is absent.
+  // These two return an empty list if the key is absent.
   enum class Sign { positive, any };
   std::vector<double> numbers(const char* key, Sign sign = Sign::positive) const;
   // Returns pairs of steps [first, last], ascending and disjoint, up to `most`.

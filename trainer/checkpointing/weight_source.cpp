@@ -19,7 +19,7 @@ namespace megalith {
 namespace {
 namespace fs = std::filesystem;
 
-// Returns the hash of the tokenizer in a folder, or "" where none can be read.
+// Returns the hash of the tokenizer in a folder, or "" if none can be read.
 std::string hash_of_folder(const std::string& folder) {
   std::error_code absent;
   if (folder.empty() || !fs::is_directory(folder, absent)) return "";
@@ -30,7 +30,7 @@ std::string hash_of_folder(const std::string& folder) {
   }
 }
 
-// Returns a value of the run's fingerprint, or "" where it is unknown or had no effect.
+// Returns a value of the run's fingerprint, or "" if it is unknown or had no effect.
 std::string trained_with(const Manifest& manifest, const std::string& key) {
   return manifest.state.value(nlohmann::json::json_pointer("/course/" + key), std::string());
 }
@@ -41,29 +41,29 @@ std::string find_weights(const std::string& path) {
   check_path(path);
   const fs::path folder = path;
   CHECK(fs::is_directory(folder),
-        "no such folder: {}; name a run folder, its checkpoints/, one checkpoint or a Hugging Face folder", path);
+        "no such folder: {}; name a run folder, its checkpoints/, a checkpoint or a Hugging Face checkpoint", path);
   CHECK(!is_peft_folder(path),
-        "{} is a folder of PEFT, which holds adapters alone; name it with adapter.init_from, and their base with "
+        "{} is a folder of PEFT, which has only adapters; name it with adapter.init_from, and their base with "
         "checkpoint.init_from",
         path);
   if (is_hugging_face_folder(path) || fs::exists(folder / "manifest.json")) return path;
-  // A run may replace its only checkpoint between the moment when its name is read and that when it is looked at.
+  // A run may replace its only checkpoint after its name is read and before it is examined.
   for (int tries = 0; tries < 3; tries++)
     for (const fs::path& directory : {folder, folder / "checkpoints"}) {
       const std::vector<std::string> found = CheckpointStore(directory.string()).usable();
       if (!found.empty()) return found.front();
     }
   FAIL(
-      "{} is not a checkpoint and contains no complete one; name a step-* folder, its parent, a run folder or a "
-      "Hugging Face folder",
+      "{} is not a checkpoint and has no complete one; name a step-* folder, its parent, a run folder or a Hugging "
+      "Face checkpoint",
       path);
 }
 
 std::string find_checkpoint(const std::string& path) {
   const std::string found = find_weights(path);
   CHECK(!is_hugging_face_folder(found),
-        "{} is a Hugging Face folder and this command takes checkpoints; generate, evaluate and checkpoint.init_from "
-        "take both",
+        "{} is a Hugging Face checkpoint, but this command reads Megalith's; generate, evaluate and "
+        "checkpoint.init_from read both",
         found);
   return found;
 }
@@ -103,7 +103,7 @@ WeightSource open_found(const std::string& found) {
 }  // namespace
 
 WeightSource open_weights(const std::string& path) {
-  // A run may remove what was found before it is read: then it has newer ones.
+  // A run may remove the checkpoint that was found before it is read; it then has newer ones.
   for (int tries = 0; tries < 3; tries++) {
     const std::string found = find_weights(path);
     try {
@@ -117,11 +117,10 @@ WeightSource open_weights(const std::string& path) {
 
 WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path) {
   std::error_code absent;
-  CHECK(
-      fs::is_directory(path, absent),
-      "{} holds adapters of a base with the fingerprint {}, and {} is not there; put it back, or for training name its "
-      "new place with checkpoint.init_from",
-      what, base.fingerprint, path);
+  CHECK(fs::is_directory(path, absent),
+        "{} has adapters of a base with the fingerprint {}, but {} is missing; restore it, or for training name its "
+        "new place with checkpoint.init_from",
+        what, base.fingerprint, path);
   WeightSource source = open_weights(path);
   check_base(what, base, path, *source.tensors, source.model);
   return source;
@@ -159,7 +158,7 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path) {
   ModelConfig model;
   try {
     const nlohmann::json& shape = manifest.state.at("model");
-    // Older checkpoints have these five alone, and GPT-2's choices, which are the defaults of the rest.
+    // Older checkpoints have only these five, and GPT-2's settings, which are the defaults of the others.
     const std::map<std::string, int64_t ModelConfig::*> sizes{{"layers", &ModelConfig::layers},
                                                               {"hidden", &ModelConfig::hidden},
                                                               {"heads", &ModelConfig::heads},
@@ -207,9 +206,9 @@ std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint
 void check_same_tokenizer(const std::string& what, const WeightSource& weights, const std::string& hash,
                           const std::string& name) {
   CHECK(weights.tokenizer_hash.empty() || hash.empty() || weights.tokenizer_hash == hash,
-        "{} was trained with another tokenizer{} than {}: to its model the tokens mean other text; prepare the text "
-        "with the tokenizer of the weights, or use other weights",
-        what, weights.tokenizer.empty() ? "" : ", that in " + weights.tokenizer + ",", name);
+        "{} was trained with another tokenizer{} than {}: its model would misread the text; prepare the text with the "
+        "tokenizer of the weights, or use other weights",
+        what, weights.tokenizer.empty() ? "" : ", the one in " + weights.tokenizer + ",", name);
 }
 
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here) {

@@ -1,4 +1,4 @@
-// Finds and opens trained weights: one of our checkpoints or a folder from Hugging Face. Of a run with adapters these
+// Finds and opens trained weights: one of our checkpoints or a Hugging Face checkpoint. Of a run with adapters these
 // are its base's with the adapters added (adapted_weights.h).
 #pragma once
 
@@ -19,27 +19,27 @@ struct WeightSource {
   std::string path;
   ModelConfig model;
   std::string tokenizer;                    // folder; empty: unknown
-  std::string tokenizer_hash;               // the training tokenizer's; empty: unknown
+  std::string tokenizer_hash;               // of the training tokenizer; empty: unknown
   std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
   std::optional<int64_t> end_of_documents;  // see end_of_documents_of()
-  std::optional<double> dropout;            // the training's; absent: not one number
-  int64_t grown_rows = 0;                   // that were added to its tables (grown_weights.h)
+  std::optional<double> dropout;            // of the training; absent: not a single number
+  int64_t grown_rows = 0;                   // rows that were added to its embedding (grown_weights.h)
 };
 
-// Returns the newest complete checkpoint of a run folder or a directory of checkpoints, or `path` itself if that is a
-// checkpoint or a Hugging Face folder. Throws Error where there is none of these.
+// Returns the newest complete checkpoint of a run folder or a directory of checkpoints, or `path` itself if it is a
+// checkpoint or a Hugging Face folder. Throws Error if it is none of these.
 std::string find_weights(const std::string& path);
-// Does the same, but throws Error for a Hugging Face folder.
+// As above, but throws Error for a Hugging Face folder.
 std::string find_checkpoint(const std::string& path);
 WeightSource open_weights(const std::string& path);
-// Does the same for weights that adapters are added to, whatever adapters these hold themselves.
+// Opens weights to which adapters are added, without any adapters of their own.
 WeightSource open_base(const std::string& what, const BaseWeights& base, const std::string& path);
 
-// Returns the token that ended documents which training kept apart (data.isolate_documents), or nothing where it did
-// not or that is unknown.
+// Returns the token that ended documents if training kept them apart (data.isolate_documents); nullopt if it did not,
+// or if that is unknown.
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest);
 
-// Returns 0 where the dropout is unknown.
+// Returns 0 if the dropout is unknown.
 double dropout_of(const Manifest& manifest);
 
 // Returns every parameter of the model as a Hugging Face folder stores it, in the model's order.
@@ -52,14 +52,14 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path);
 // Returns the path of a tokenizer's folder in the form of a manifest: absolute and relative to the checkpoint, or
 // empty.
 nlohmann::json describe_tokenizer(const std::string& folder, const std::string& checkpoint);
-// Returns the folder of the two that holds the tokenizer which the checkpoint was trained with, so that a run folder
-// may be moved; the absolute path where neither exists; empty where both hold other tokenizers.
+// Returns which of the two folders holds the tokenizer that the checkpoint was trained with, so that a run folder may
+// be moved. If neither exists, returns the absolute path; if both hold other tokenizers, "".
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint);
 
 std::string run_tokenizer(const Config& config);  // the run's copy of its tokenizer
 
-// Throws Error where the weights, `what` in the message, are known to be trained with another tokenizer than the one of
-// this hash, which `name` names.
+// Throws Error if the weights, `what` in the message, are known to be trained with a tokenizer of another hash; `name`
+// names the tokenizer here.
 void check_same_tokenizer(const std::string& what, const WeightSource& weights, const std::string& hash,
                           const std::string& name);
 

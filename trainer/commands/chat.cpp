@@ -22,15 +22,13 @@ struct ChatOptions {
   SamplingArguments sampling = {};
 };
 
-constexpr const char* chat_keys = "Ctrl-C ends an answer, Ctrl-D the program; /help names what else can be typed.";
+constexpr const char* chat_keys = "Ctrl-C ends an answer, Ctrl-D the program; /help lists the commands.";
 constexpr const char* chat_commands =
-    "/reset           forget the conversation\n"
-    "/system TEXT     forget it, and begin with this system message; without TEXT: with none\n"
-    "//...            a message that begins with one /\n"
-    "Ctrl-C           end an answer\n"
-    "Ctrl-D           end the program";
+    "/reset           start a new conversation\n/system TEXT     start one with this system message; without TEXT: "
+    "with none\n//...            a message that begins with one /\nCtrl-C           end an answer\nCtrl-D           "
+    "end the program";
 
-// Returns the template of the tokenizer's words, where no file says more.
+// Returns the template whose control tokens the tokenizer has, for folders without a template.
 const char* template_of_tokens(const Tokenizer& tokenizer) {
   const std::vector<SpecialToken> specials = tokenizer.special_tokens();
   const auto has = [&](const char* text) {
@@ -42,8 +40,8 @@ const char* template_of_tokens(const Tokenizer& tokenizer) {
   return "plain";
 }
 
-// Returns the template that was asked for, that of the training, that of the folder or, where none is known, the one
-// whose tokens the tokenizer has. `remark` says why.
+// Returns the first of these that exists: the template of the option, of the training, of the folder, or the one whose
+// tokens the tokenizer has. `remark` gives the reason.
 ChatTemplate template_for(const ChatOptions& o, const Inference& inference, std::string& remark) {
   const Tokenizer& tokenizer = inference.tokenizer();
   if (!o.template_name.empty()) return named_chat_template(o.template_name, tokenizer.use()).chat;
@@ -51,19 +49,19 @@ ChatTemplate template_for(const ChatOptions& o, const Inference& inference, std:
   const std::string& jinja = tokenizer.use().jinja;
   if (!jinja.empty()) return learn_chat_template(jinja, tokenizer.use().roles, o.model.checkpoint).chat;
   const char* name = template_of_tokens(tokenizer);
-  remark = fmt::format("{} has no chat template; {} is taken{}", o.model.checkpoint, name,
-                       name == std::string("plain") ? ", which fits any tokenizer" : ", after its special tokens");
+  remark = fmt::format("{} has no chat template; using {}{}", o.model.checkpoint, name,
+                       name == std::string("plain") ? ", which fits any tokenizer" : ", by its special tokens");
   return chat_template(name);
 }
 
-// Speaks on rank 0; the others are silent.
+// Prints on rank 0 only.
 class Talker {
  public:
   Talker(Dialogue& dialogue, bool speaks) : dialogue_(dialogue), speaks_(speaks) {}
   void remark(const std::string& text) const {
     if (speaks_) dialogue_.remark(text);
   }
-  // Says what only somebody at a terminal needs to know.
+  // Prints a hint for users at a terminal.
   void hint(const std::string& text) const {
     if (dialogue_.with_somebody()) remark(text);
   }
@@ -76,7 +74,7 @@ class Talker {
   bool speaks_;
 };
 
-// Obeys what begins with one /. Returns whether it does.
+// Obeys a line that is a command, which begins with one /. Returns whether it is one.
 bool obey(const std::string& line, Conversation& conversation, const Talker& talker) {
   if (!line.starts_with('/') || line.starts_with("//")) return false;
   const size_t blank = line.find(' ');
@@ -87,7 +85,7 @@ bool obey(const std::string& line, Conversation& conversation, const Talker& tal
   } else if (word == "/help") {
     talker.remark(chat_commands);
   } else {
-    talker.remark(word + " is no command. These are:\n" + chat_commands);
+    talker.remark(word + " is not a command. These are:\n" + chat_commands);
   }
   return true;
 }
@@ -95,15 +93,15 @@ bool obey(const std::string& line, Conversation& conversation, const Talker& tal
 void tell_end(const Conversation::Answer& answer, int64_t context, int64_t tokens, const Talker& talker) {
   using End = Conversation::Answer::End;
   if (answer.end == End::full)
-    talker.remark(fmt::format(
-        "The context of {} is full, so the answer ends here. With the next message the oldest ones are forgotten.",
-        counted(context, "token")));
+    talker.remark(
+        fmt::format("The context of {} is full, so the answer ends here. The next message drops the oldest ones.",
+                    counted(context, "token")));
   if (answer.end == End::length)
     talker.hint(fmt::format("The answer ends after {} (--tokens).", counted(tokens, "token")));
 }
 
 void tell_forgotten(int64_t messages, int64_t context, const Talker& talker) {
-  talker.remark(fmt::format("The context of {} is full: the oldest {} are forgotten, and the rest is read again.",
+  talker.remark(fmt::format("The context of {} is full: the oldest {} are dropped, and the rest is read again.",
                             counted(context, "token"), counted(messages, "message")));
 }
 
@@ -146,7 +144,7 @@ int chat(const ChatOptions& o, const Session& session) {
       tell_end(answer, context, o.tokens, talker);
     } catch (const JobError&) {
       throw;
-    } catch (const Error& e) {  // of the message, so of all ranks
+    } catch (const Error& e) {  // an error of the message, and so on all ranks
       talker.remark(e.what());
     }
   }
@@ -157,17 +155,16 @@ int chat(const ChatOptions& o, const Session& session) {
 }  // namespace
 
 Command chat_command(CLI::App& cli) {
-  auto* app =
-      cli.add_subcommand("chat", "Talk with a model that was trained on conversations; alone or on several ranks");
+  auto* app = cli.add_subcommand("chat", "Chat with a model that was trained on conversations; on one rank or several");
   auto o = std::make_shared<ChatOptions>();
-  app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or folder of a model from Hugging Face")
-      ->required();
+  app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or Hugging Face checkpoint")->required();
   app->add_option("--template", o->template_name,
                   "the form of messages in a text: chatml, llama3, mistral, zephyr, plain, a file "
                   "(data/conversations/chat_template.h, or Jinja), or a folder that has one; default: that of the "
                   "training, else that of the model's folder");
   app->add_option("--system", o->system, "system message, before all others");
-  add_number(app, "--tokens", o->tokens, "most tokens of an answer; 0: as many as the context has room for");
+  add_number(app, "--tokens", o->tokens,
+             "maximum number of tokens in an answer; 0: as many as the context has room for");
   add_sampling(app, o->sampling);
   add_model_options(app, o->model);
   return {

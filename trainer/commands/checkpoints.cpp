@@ -24,7 +24,7 @@ namespace megalith {
 
 namespace {
 
-// Returns the checkpoint that a path names, and prints it where the path is not the checkpoint itself.
+// Returns the checkpoint that a path names, and prints it if the path is not the checkpoint itself.
 std::string tell_checkpoint(const std::string& path) {
   const std::string found = find_checkpoint(path);
   if (found != path) fmt::print("checkpoint {}\n", found);
@@ -49,16 +49,16 @@ struct ExportOptions {
   int64_t most_bytes = ExportForm{}.most_bytes;
 };
 
-// A tokenizer for an export, and how the model is used that has it.
+// The tokenizer of an export, and how its model is used.
 struct ExportedTexts {
-  std::string folder;  // of the tokenizer; empty: none is known
+  std::string folder;  // of the tokenizer; empty: unknown
   std::unique_ptr<Tokenizer> tokenizer;
   GenerationConfig generation;
   std::string jinja;
 };
 
-// Returns the token before every text, as the base's generation_config.json, the tokenizer's pipeline or its files say;
-// else the end of a text.
+// Returns the token before every text, from the base's generation_config.json, the tokenizer's pipeline or its files;
+// otherwise end_of_text.
 int64_t begin_of_text(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   if (generation.begin) return *generation.begin;
   if (const std::vector<int32_t> beginning = tokenizer.beginning(); !beginning.empty()) return beginning.front();
@@ -75,9 +75,9 @@ ExportedTexts texts_of(const WeightSource& weights, const std::string& known, co
   if (texts.folder.empty()) return texts;
   texts.tokenizer = load_tokenizer(texts.folder);
   CHECK(weights.tokenizer_hash.empty() || hash_of(*texts.tokenizer) == weights.tokenizer_hash,
-        "{} was trained with another tokenizer{} than --tokenizer {}: to its model the tokens mean other text; leave "
+        "{} was trained with another tokenizer{} than --tokenizer {}: its model would misread the text; leave "
         "--tokenizer out, or name the one it was trained with",
-        weights.path, known.empty() ? "" : ", that in " + known + ",", texts.folder);
+        weights.path, known.empty() ? "" : ", the one in " + known + ",", texts.folder);
   const ModelUse use = use_of(weights, *texts.tokenizer);
   texts.generation = use.generation;
   texts.generation.begin = begin_of_text(use.generation, *texts.tokenizer);
@@ -86,37 +86,37 @@ ExportedTexts texts_of(const WeightSource& weights, const std::string& known, co
   return texts;
 }
 
-// Says how texts of the exported model end, and who opens its tokenizer.
+// Prints how texts of the exported model end, and which class opens its tokenizer.
 void tell_texts(const ExportedTexts& texts, const WeightSource& weights, const std::string& family,
                 const std::string& out) {
   if (!texts.tokenizer) {
-    fmt::print("end of text: none, since no tokenizer is known; --tokenizer FOLDER names one\n");
+    fmt::print("end of text: none, since the tokenizer is unknown; name it with --tokenizer FOLDER\n");
     return;
   }
   std::vector<std::string> ends;
   for (const int32_t end : texts.generation.ends) ends.push_back(std::to_string(end));
   fmt::print("end of text: {} {}, of {}\n", ends.size() == 1 ? "token" : "tokens", fmt::join(ends, ", "), texts.folder);
   if (const std::optional<ChatTemplate> chat = use_of(weights, *texts.tokenizer).chat) {
-    fmt::print("chat template: {}, as it was trained with\n", chat->name);
+    fmt::print("chat template: {}, as in its training\n", chat->name);
     if (const EndOfAnswer end = end_of_answer(*chat, *texts.tokenizer); !end.is_one_token)
       fmt::print(
           "{}, which ends an answer, is several tokens: generate() of `transformers` ends there with "
           "stop_strings=[...] and the tokenizer\n",
           quoted_bytes(end.text));
   } else if (!texts.jinja.empty()) {
-    fmt::print("chat template: the tokenizer's own\n");
+    fmt::print("chat template: the tokenizer's\n");
   }
   if (family == "qwen2" && !cuts_as_qwen2(out))
     fmt::print(
-        "AutoTokenizer of `transformers` takes Qwen's way to cut texts for each model of Qwen 2's kind, and this "
-        "tokenizer has another: PreTrainedTokenizerFast.from_pretrained opens it\n");
+        "AutoTokenizer of `transformers` assumes that models of Qwen 2's kind cut texts as Qwen does, but this "
+        "tokenizer does not: open it with PreTrainedTokenizerFast.from_pretrained\n");
 }
 
 int export_adapter(CheckpointReader& reader, const BaseWeights& base, const ExportOptions& options) {
   check_complete(reader.manifest());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.adapter = adapter_of(reader.manifest(), reader.folder());
-  const std::string family = exported_family(m);  // or an error
+  const std::string family = exported_family(m);  // throws if no family fits
   const WeightSource weights = while_there(reader.folder(), [&] { return open_weights(reader.folder()); });
   const ExportedTexts texts = texts_of(weights, weights.tokenizer, "");
   if (texts.tokenizer) check_no_tokenizer_in(options.out);
@@ -129,7 +129,7 @@ int export_adapter(CheckpointReader& reader, const BaseWeights& base, const Expo
   tell_texts(texts, weights, family, options.out);
   if (!is_hugging_face_folder(base.path))
     fmt::print(
-        "the base is a checkpoint: `megalith checkpoint export` makes a folder of it that `transformers` opens\n");
+        "the base is a checkpoint: `megalith checkpoint export` turns it into a folder that `transformers` opens\n");
   return 0;
 }
 
@@ -139,24 +139,23 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   CheckpointReader reader = while_there(found, [&] { return CheckpointReader(found); });
   const std::optional<BaseWeights> base = base_of(reader.manifest(), reader.folder());
   if (base && !options.merged) {
-    CHECK(
-        !options.type_is_given && tokenizer.empty() && options.most_bytes == ExportForm{}.most_bytes,
-        "--type, --max-shard-size and --tokenizer are for whole models, and {} has adapters, which are written in fp32 "
-        "in one file; leave them out, or add --merged",
-        reader.folder());
+    CHECK(!options.type_is_given && tokenizer.empty() && options.most_bytes == ExportForm{}.most_bytes,
+          "--type, --max-shard-size and --tokenizer are for whole models, but {} has adapters, which are written in "
+          "fp32 in one file; leave them out, or add --merged",
+          reader.folder());
     return export_adapter(reader, *base, options);
   }
-  CHECK(base || !options.merged, "--merged adds adapters to their base, and {} has none; leave it out",
+  CHECK(base || !options.merged, "--merged adds adapters to their base, but {} has none; leave it out",
         reader.folder());
   ModelConfig m = model_of(reader.manifest(), reader.folder());
   m.dropout = dropout_of(reader.manifest());
-  check_complete(reader.manifest());  // before there is memory for tensors as large as it says
+  check_complete(reader.manifest());  // before memory is allocated for tensors of the claimed sizes
   const WeightSource weights = while_there(reader.folder(), [&] { return open_weights(reader.folder()); });
   const ExportedTexts texts = texts_of(weights, weights.tokenizer, tokenizer);
   if (texts.tokenizer) check_no_tokenizer_in(out);
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
-  // Leave out the rows of ids that no tokenizer makes: they are untrained, and other samplers would draw them.
-  // Other families than GPT-2 are published with such rows, and their folders are written back as they came.
+  // Leaves out the rows of ids that the tokenizer never produces: they are untrained, and other samplers would draw
+  // them. Families other than GPT-2 are published with such rows, and their folders are written back unchanged.
   const int64_t rows = m.vocab;
   const std::string family = exported_family(m);
   const bool is_gpt2 = family == gpt2_family;
@@ -174,7 +173,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   fmt::print("{}\nmodel: {}\n", out, family);
   tell_texts(texts, weights, family, out);
   fmt::print("vocabulary: {}{}\n", m.vocab,
-             m.vocab < rows ? fmt::format(", the ids of the tokenizer; the other {} rows of the table are left out",
+             m.vocab < rows ? fmt::format(", the ids of the tokenizer; the other {} rows of the embedding are left out",
                                           rows - m.vocab)
                             : "");
   fmt::print("weights: {}{}\n", rounds ? "bf16" : "fp32",
@@ -183,12 +182,12 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
                                               : ", as this family is published; --type fp32 writes them as trained");
   if (end_of_documents)
     fmt::print(
-        "documents were kept apart in training: give `transformers` one document per sequence; our commands find this "
-        "in config.json\n");
+        "documents were isolated in training: give `transformers` one document per sequence; megalith's commands read "
+        "this from config.json\n");
   return 0;
 }
 
-// Follows the exit statuses of diff(1).
+// The exit statuses of diff(1).
 constexpr int equal = 0, different = 1, not_compared = 2;
 
 int diff(const std::string& path_a, const std::string& path_b) try {
@@ -231,9 +230,9 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
     ReshardOptions reshard;
   };
   auto o = std::make_shared<Options>();
-  auto* inspect = group->add_subcommand("inspect", "Show what a checkpoint holds");
+  auto* inspect = group->add_subcommand("inspect", "Show the contents of a checkpoint");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
-  auto* convert = group->add_subcommand("export", "Convert to a Hugging Face folder, with its tokenizer");
+  auto* convert = group->add_subcommand("export", "Convert to a Hugging Face checkpoint, with its tokenizer");
   auto* compare = group->add_subcommand("diff", "Compare two checkpoints of any layouts, tensor by tensor");
   auto* again = group->add_subcommand("reshard", "Rewrite a checkpoint in the files that another layout would write");
   constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
@@ -242,10 +241,10 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   compare->add_option("a", o->path, where)->required();
   compare->add_option("b", o->other, where)->required();
   compare->footer(
-      "Exit status: 0 where tensors, step, data and settings are equal, whatever the layouts; 1 where they differ; 2 "
-      "where they cannot be compared.");
+      "Exit status: 0 if tensors, step, data and settings are equal, whatever the layouts; 1 if they differ; 2 if they "
+      "cannot be compared.");
   again->add_option("checkpoint", o->reshard.from, where)->required();
-  again->add_option("to", o->reshard.to, "directory of checkpoints, which gets a step-* folder")->required();
+  again->add_option("to", o->reshard.to, "directory of checkpoints, in which a step-* folder is written")->required();
   again->add_option("--ranks", o->reshard.ranks, "of the new layout")->required()->check(CLI::Range(1, 1 << 20));
   again->add_option("--memory", o->reshard.memory, "bytes for tensors, as 16MiB; default: 64MiB")
       ->transform(CLI::AsSizeValue(false));
@@ -256,7 +255,9 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
                     "write the base with the adapters added to it as one model, instead of a folder for PEFT");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
                    ->default_str("GPT-2 in one file: fp32; else bf16");
-  convert->add_option("--max-shard-size", o->exported.most_bytes, "size of a file, as 2GB; more goes to several")
+  convert
+      ->add_option("--max-shard-size", o->exported.most_bytes,
+                   "maximum size of a file, as 2GB; larger models are split into several")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
   const auto describe = [o] {

@@ -22,7 +22,7 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
   app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
-  // A first word that is an override does not name a file.
+  // If the first word is an override, it is not the name of a file.
   app->parse_complete_callback([&path, &overrides] {
     std::error_code absent;
     if (!is_override(path) || std::filesystem::exists(path, absent)) return;
@@ -43,8 +43,7 @@ void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const cha
 
 void add_special_tokens(CLI::App* app, SpecialTexts& value, const std::string& refused) {
   const std::string sentence =
-      "what special tokens that are written out in texts become: ids, as in transformers; text, as if they were none; "
-      "refuse: " +
+      "how to encode special tokens that are written in texts: ids, as in transformers; text, as plain text; refuse: " +
       refused;
   add_choice(app, "--special-tokens", value, sentence.c_str());
 }

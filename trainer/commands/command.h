@@ -15,18 +15,18 @@
 
 namespace megalith {
 
-// Most commands run on rank 0; in some all ranks take part, which meet as `communication` says. Both functions return
-// the exit status and throw Error.
+// Most commands run on rank 0; in some all ranks take part, which connect as `communication` specifies. Both functions
+// return the exit status and throw Error.
 struct Command {
   CLI::App* app;
   std::function<int()> on_rank_0;
   std::function<int(const Session&)> on_all_ranks = {};
   std::function<CommunicationConfig()> communication = {};
   bool handles_signals = false;
-  bool starts_ranks = false;  // and is none itself, however it was started
+  bool starts_ranks = false;  // this process is then not a rank, however it was started
 };
 
-// These add a subcommand to the parser.
+// Each adds a subcommand to the parser.
 Command train_command(CLI::App& cli);
 Command run_command(CLI::App& cli);
 Command verify_command(CLI::App& cli);
@@ -53,11 +53,11 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
 // overrides that follow them as well.
 bool is_override(const std::string& word);
 
-// Adds the overrides, and the hidden option for one more override, which wins against those.
+// Adds the overrides, and the hidden option for one more override, which wins.
 constexpr const char* override_option = "--override";
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);
 
-// Checks that a number has a least value; CLI11's own check names the largest double as the other end.
+// Checks that a number is at least `least`. CLI11's own check would also print the largest double.
 CLI::Validator no_less_than(int64_t least);
 
 template <class T>
@@ -82,7 +82,7 @@ CLI::Option* add_choice(CLI::App* app, const char* name, Choice& value, const ch
 
 constexpr auto words_of(SpecialTexts) { return words("ids", "text", "refuse"); }
 
-// Adds --special-tokens; `refused` says what happens where one is refused.
+// Adds --special-tokens; `refused` describes the effect of refusing.
 void add_special_tokens(CLI::App* app, SpecialTexts& value, const std::string& refused);
 
 }  // namespace megalith

@@ -15,7 +15,7 @@ namespace megalith {
 
 namespace {
 
-// Inserts "--" before the command that `run` starts, so that the options that follow are the command's.
+// Inserts "--" before the command that `run` starts, so that later options are passed to that command.
 std::vector<std::string> with_double_dash(std::vector<std::string> args, const CLI::App& run) {
   auto arg = args.begin() + 1;
   while (arg != args.end() && arg->starts_with("-") && *arg != "--") {
@@ -27,8 +27,8 @@ std::vector<std::string> with_double_dash(std::vector<std::string> args, const C
   return args;
 }
 
-// Translates arguments for the parser: `help X` into X --help, and --section.key=value, where a command takes a
-// configuration, into an override.
+// Rewrites arguments for the parser: `help X` into X --help, and --section.key=value into an override for commands with
+// a configuration.
 std::vector<std::string> normalized(std::vector<std::string> args, const CLI::App& cli) {
   if (!args.empty() && args.front() == "help") {
     args.erase(args.begin());
@@ -58,7 +58,7 @@ std::vector<std::string> normalized(std::vector<std::string> args, const CLI::Ap
   return args;
 }
 
-// Returns the key or the section of the configuration in `help checkpoint.keep`; "" where a command is meant.
+// Returns the key or the section of the configuration in `help checkpoint.keep`; "" if a command is meant.
 std::string help_key(const std::vector<std::string>& args, const CLI::App& cli) {
   if (args.size() != 2 || args[0] != "help") return "";
   const std::string name = args[1].substr(args[1].starts_with("--") ? 2 : 0);
@@ -128,11 +128,11 @@ CommandLine::CommandLine(int argc, char** argv) {
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
       "megalith help COMMAND, or megalith COMMAND --help, describes a command, and megalith help checkpoint.keep a key "
-      "of the configuration.\n\n"
-      "Exit status: 0 for success. 1 for an error, which standard error names, or a negative answer: a plan that does "
-      "not fit, layouts that differ, a damaged checkpoint, a machine that would stop a run. `checkpoint diff` has 1 "
-      "for a difference and 2 for an error. 75: a signal has ended a training, with a checkpoint from which the same "
-      "command goes on (checkpoint.on_signal_seconds). All ranks end with the same status; 128 and more are signals.");
+      "of the configuration.\n\nExit status: 0 for success. 1 for an error, which standard error describes, or a "
+      "negative answer: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that would stop "
+      "a run. `checkpoint diff` has 1 for a difference and 2 for an error. 75: a signal has ended a training, with a "
+      "checkpoint from which the same command continues (checkpoint.on_signal_seconds). All ranks end with the same "
+      "status; 128 and more are signals.");
   try {
     std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
     help_key_ = help_key(args, cli_);
@@ -147,7 +147,7 @@ CommandLine::CommandLine(int argc, char** argv) {
 
 namespace {
 
-// Returns the description of the option, in brackets, where CLI11's message says that one is required.
+// Returns the description of the option, in brackets, if CLI11's message says that one is required.
 std::string missing_option(const CLI::App& app, const std::string& message) {
   for (const CLI::Option* option : app.get_options())
     if (message == option->get_name() + " is required") return fmt::format(" ({})", option->get_description());

@@ -1,6 +1,6 @@
-// Completion for bash, zsh and fish. Their scripts ask the program what may come next, which reads it off the parser
-// and the configuration's keys: `megalith completion bash --offers=LINES` prints it, a word a line. The first of LINES
-// is the word that is begun, the others are the words before it.
+// Completion for bash, zsh and fish. Their scripts ask the program for the possible next words, which it takes from the
+// parser and the configuration's keys: `megalith completion bash --offers=LINES` prints them, one a line. The first of
+// LINES is the unfinished word, the others are the words before it.
 #include <fmt/ranges.h>
 
 #include <algorithm>

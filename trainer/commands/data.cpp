@@ -58,7 +58,7 @@ void print_examples(const PrepareReport& r) {
   fmt::print("{}, {}, {} of {} tokens count ({:.1f} %)\n", counted(e.examples, "example"), counted(e.turns, "turn"),
              e.counted, e.tokens, share(e.counted, e.tokens));
   if (e.without_counted > 0)
-    fmt::print("{} {} no token that counts, and no effect on the training\n", counted(e.without_counted, "example"),
+    fmt::print("{} {} no token that counts, and so no effect on the training\n", counted(e.without_counted, "example"),
                e.without_counted == 1 ? "has" : "have");
   if (e.cut > 0)
     fmt::print("cut to the sequence length: {}, {}\n", counted(e.cut, "example"), counted(e.cut_tokens, "token"));
@@ -66,34 +66,36 @@ void print_examples(const PrepareReport& r) {
   if (!r.other_template.empty()) fmt::print("warning: {}\n", r.other_template);
   if (!r.end_of_answer.empty())
     fmt::print(
-        "warning: {}, which ends an answer, is several tokens of this tokenizer; a template whose words are its "
-        "special tokens is cheaper\n",
+        "warning: {}, which ends an answer, is several tokens of this tokenizer; a template whose strings are its "
+        "special tokens takes fewer tokens\n",
         quoted_bytes(r.end_of_answer));
 }
 
 void print(const PrepareReport& r, const PrepareOptions& options) {
   const std::string& out = options.out;
-  if (r.was_made) fmt::print("{}: made before, of the same texts in the same way; nothing was left to do\n", out);
-  if (r.continued) fmt::print("{}: went on where an earlier prepare had ended\n", out);
-  fmt::print("{}: {} training tokens of {}, {} held-out tokens of {}, vocabulary {}, {:.2f} bytes a token\n", out,
+  if (r.was_made)
+    fmt::print("{}: already complete, from the same texts with the same options; nothing was left to do\n", out);
+  if (r.continued) fmt::print("{}: continued an earlier, unfinished prepare\n", out);
+  fmt::print("{}: {} training tokens of {}, {} validation tokens of {}, vocabulary {}, {:.2f} bytes a token\n", out,
              r.train.tokens, counted(r.train.documents, "document"), r.validation.tokens,
              counted(r.validation.documents, "document"), r.vocab_size,
              static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
   if (r.held_out == HoldOut::Rule::ends)
-    fmt::print("held out: the last {:g} % of each document, since there are too few to hold out whole ones\n",
-               100 * options.corpus.held_out_fraction);
+    fmt::print(
+        "validation set: the last {:g} % of each document, since there are too few documents to select whole ones\n",
+        100 * options.corpus.held_out_fraction);
   else if (r.held_out == HoldOut::Rule::documents && r.validation.documents == 0)
-    fmt::print("held out: nothing, for no document was drawn; there is no validation.bin\n");
+    fmt::print("validation set: empty, since no document was selected; there is no validation.bin\n");
   else if (r.held_out == HoldOut::Rule::documents)
-    fmt::print("held out: whole documents, drawn by their content\n");
+    fmt::print("validation set: whole documents, selected by their hash\n");
   if (r.examples.examples > 0) print_examples(r);
   std::vector<std::string> tokens, names;
   for (const auto& [text, share] : r.most_common)
     tokens.push_back(fmt::format("{} {:.1f} %", quoted_bytes(text), 100 * share));
   fmt::print("most common tokens: {}\n", fmt::join(tokens, ", "));
-  if (!r.not_removed.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.not_removed);
+  if (!r.not_removed.empty()) fmt::print("warning: {}; this folder is no longer needed\n", r.not_removed);
   for (const auto& [name, count] : r.special_texts) names.push_back(fmt::format("{} {}", name, count));
-  if (!names.empty()) fmt::print("special tokens in the texts, which became their ids: {}\n", fmt::join(names, ", "));
+  if (!names.empty()) fmt::print("special tokens in the texts, encoded as their ids: {}\n", fmt::join(names, ", "));
   if (!r.left_out.empty()) fmt::print("left out of the folders: {}\n", to_text(r.left_out));
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
@@ -106,23 +108,22 @@ std::function<void()> add_conversations(CLI::App* app, const std::shared_ptr<Pre
                                         const CLI::Option* field) {
   auto fields = std::make_shared<ConversationFields>();
   ExampleOptions& examples = options->examples;
-  const auto* chat =
-      app->add_option("--template", examples.chat_template,
-                      "lines are conversations, written as chatml, llama3, mistral, zephyr or plain has "
-                      "them, as a file does (data/conversations/chat_template.h, or Jinja), or as a folder of Hugging "
-                      "Face has them; the answers count");
+  const auto* chat = app->add_option(
+      "--template", examples.chat_template,
+      "lines are conversations, written in the form of chatml, llama3, mistral, zephyr or plain, of a file "
+      "(data/conversations/chat_template.h, or Jinja), or of a Hugging Face checkpoint; the answers count");
   app->add_option("--prompt-field", fields->prompt,
-                  "field of a JSON line with what the user says, instead of messages; takes --completion-field");
+                  "field of a JSON line with the user's text, instead of messages; requires --completion-field");
   app->add_option("--completion-field", fields->completion, "field of a JSON line with the answer to it");
   add_choice(app, "--train-on", examples.train_on,
              "which tokens of a conversation count in the loss: those of answers and of their ends, or all");
   app->add_option("--sequence-length", examples.sequence_length,
-                  "batch.sequence_length of the training; longer examples are cut or left out; 0: none is")
+                  "batch.sequence_length of the training; longer examples are cut or left out; 0: no limit")
       ->capture_default_str();
-  add_choice(app, "--longer", examples.longer, "what becomes of examples that are longer than --sequence-length");
+  add_choice(app, "--longer", examples.longer, "what to do with examples that are longer than --sequence-length");
   return [options, fields, chat, field] {
     CHECK(chat->count() > 0 || (fields->prompt.empty() && fields->completion.empty()),
-          "--prompt-field and --completion-field make conversations, which take a template; add --template, as in "
+          "--prompt-field and --completion-field make conversations, which need a template; add --template, as in "
           "--template plain");
     if (chat->count() == 0) return;
     if (field->count() > 0) fields->messages = options->corpus.field;
@@ -136,10 +137,9 @@ std::function<void()> add_conversations(CLI::App* app, const std::shared_ptr<Pre
 Command prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Convert texts to token files");
   auto options = std::make_shared<PrepareOptions>();
-  app->add_option(
-         "--text", options->corpus.texts,
-         "files, folders, patterns, or - for standard input: .jsonl, .ndjson and .json hold a document a line, others "
-         "are text; each may be compressed (.gz, .zst, .xz)")
+  app->add_option("--text", options->corpus.texts,
+                  "files, folders, patterns, or - for standard input: .jsonl, .ndjson and .json hold a document a "
+                  "line, others are text; each may be compressed (.gz, .zst, .xz)")
       ->required();
   app->add_option(
          "--tokenizer", options->tokenizer,
@@ -147,15 +147,15 @@ Command prepare_command(CLI::App& cli) {
          "and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
-  auto* field =
-      app->add_option("--field", options->corpus.field,
-                      "field of a JSON line that has the text, as data.text inside of data; if given, pipes are JSON "
-                      "lines")
-          ->capture_default_str();
+  auto* field = app->add_option("--field", options->corpus.field,
+                                "field of a JSON line that has the text, as data.text for text inside data; if given, "
+                                "pipes are JSON lines")
+                    ->capture_default_str();
   app->add_option("--separator", options->corpus.separator, "text between documents; none: each file is one document")
       ->capture_default_str();
-  app->add_option("--validation", options->corpus.held_out_fraction,
-                  "share of the documents held out, drawn by their content; of a few documents, the end of each")
+  app->add_option(
+         "--validation", options->corpus.held_out_fraction,
+         "share of the documents for the validation set, selected by hash; if there are few documents, the end of each")
       ->check([](const std::string& text) {
         double share = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
@@ -171,7 +171,7 @@ Command prepare_command(CLI::App& cli) {
                   "leave out up to this many documents that are not UTF-8, have NUL bytes, or whose line cannot be "
                   "parsed or lacks the field; one more is an error")
       ->capture_default_str();
-  add_special_tokens(app, options->special_texts, "a document with one is a bad one");
+  add_special_tokens(app, options->special_texts, "a document with one is bad");
   const std::function<void()> take_conversations = add_conversations(app, options, field);
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
   return {app, [options, field, take_conversations] {

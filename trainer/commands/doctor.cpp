@@ -1,4 +1,4 @@
-// megalith doctor.
+// Implements megalith doctor.
 #include <algorithm>
 #include <filesystem>
 
@@ -24,14 +24,14 @@ void tell(const std::string& run) {
   std::vector<RankDump> dumps = read_dumps(folder);
   const bool said = std::filesystem::exists(message);
   CHECK(said || !dumps.empty(),
-        "{} holds nothing of a job that hung, and this machine's memory nothing of one that was killed: the last job "
-        "of this run ended in order, be it with an error (log.txt), had one rank, ran on other machines, or had "
+        "{} has no record of a job that hung, and this machine's memory none of one that was killed: the last job of "
+        "this run ended in order, possibly with an error (log.txt), had one rank, ran on other machines, or had "
         "communication.timeout = 0",
         folder);
   if (said) fmt::print("{}", read_file(message));
   const bool all_gone = std::ranges::all_of(dumps, [](const RankDump& r) { return r.state == RankState::dead; });
   if (!said && all_gone) {
-    fmt::print("all {} are gone, and nobody said why; where they were:\n",
+    fmt::print("all {} are gone, and none has reported why; their last calls:\n",
                counted(static_cast<int64_t>(dumps.size()), "rank"));
     for (RankDump& r : dumps) r.state = RankState::running;
   }
@@ -47,8 +47,8 @@ void tell(const std::string& run) {
 }  // namespace
 
 Command doctor_command(CLI::App& cli) {
-  auto* app =
-      cli.add_subcommand("doctor", "Who was behind, at which call and on which step, in a job that hung or was killed");
+  auto* app = cli.add_subcommand(
+      "doctor", "Find which ranks were behind, at which call and on which step, in a job that hung or was killed");
   auto run = std::make_shared<std::string>();
   app->add_option("run", *run, "run folder")->required();
   return {app, [run] {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t width = 80, column = 26;
 
-// Wraps text into lines behind `indent` blanks. The first follows `head`, or stands below a long one.
+// Wraps text into lines after `indent` blanks. The first line follows `head`, or begins below it if it is long.
 std::string entry(const std::string& head, const std::string& text, size_t indent) {
   const bool head_fits = head.empty() || head.size() + 2 <= indent;
   std::string lines = head_fits ? "" : head + "\n", line = head_fits ? head : "";

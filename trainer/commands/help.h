@@ -1,5 +1,5 @@
-// Makes what is told of commands and options from the parser: the text of --help, in lines of at most 80 characters,
-// and the man page.
+// Generates the documentation of commands and options from the parser: the text of --help, in lines of at most 80
+// characters, and the man page.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@ class HelpText : public CLI::FormatterBase {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 };
 
-// Wraps long lines. They continue below their beginning, or below the last column of a table.
+// Wraps long lines. They continue below their beginning or, in a table, below the last column.
 std::string wrapped(const std::string& text);
 
 // Returns "megalith checkpoint export".

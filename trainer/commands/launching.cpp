@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the output of `srun --mpi=list` inside an allocation, "" outside of one or where there is no srun.
+// Returns the output of `srun --mpi=list` inside an allocation; "" outside of one or without srun.
 std::string srun_kinds() {
   if (!std::getenv("SLURM_JOB_ID")) return "";
   std::string said;
@@ -31,7 +31,7 @@ std::string srun_kinds() {
   return said;
 }
 
-// A bundle (docker/bundle.sh) has an mpirun of its own, and a script for each program in its bin/.
+// A bundle (docker/bundle.sh) has its own mpirun, and a script for each program in its bin/.
 Surroundings surroundings() {
   const fs::path program = fs::read_symlink("/proc/self/exe"), bundle = program.parent_path().parent_path();
   const bool bundled = fs::exists(bundle / "c-library.sh") && fs::exists(bundle / "mpirun");
@@ -49,17 +49,16 @@ Surroundings surroundings() {
 Command run_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "run",
-      "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. A Ctrl-C, or another "
-      "signal to end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), lets a training save, however long its step takes; a second "
-      "one ends it at once. In `chat` and `generate --interactive`, which get what is typed, a Ctrl-C ends the text "
-      "and "
-      "not the ranks. The exit status is that of the ranks");
+      "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. After Ctrl-C, or "
+      "another signal to end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), a training saves, however long its step takes; a "
+      "second one ends it at once. In `chat` and `generate --interactive`, which get the typed text, Ctrl-C ends the "
+      "text and not the ranks. The exit status is that of the ranks");
   struct Options {
     RanksWanted wanted;
     std::vector<std::string> command;
   };
   auto o = std::make_shared<Options>();
-  app->add_option("command", o->command, "what each rank runs: train config.toml ..., generate ...")->required();
+  app->add_option("command", o->command, "the command of each rank: train config.toml ..., generate ...")->required();
   app->add_option("-n", o->wanted.ranks, "ranks; default inside an allocation of Slurm: its tasks")
       ->check(no_less_than(1));
   app->add_option("--hosts", o->wanted.hosts_file, "file with one host per line, each of which gets as many ranks");

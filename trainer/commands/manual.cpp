@@ -1,4 +1,4 @@
-// Makes the reference pages that are not written by hand: the man page, and the page of all options.
+// Generates the reference pages: the man page, and the page of all options.
 #include <fmt/ranges.h>
 
 #include <sstream>
@@ -12,8 +12,8 @@ namespace megalith {
 
 namespace {
 
-// Escapes text for man(7). A line that begins with a dot or a quote would be a macro, and a macro takes double quotes
-// off its arguments.
+// Escapes text for man(7). A line that begins with a dot or a quote would be a macro, and a macro removes double quotes
+// around its arguments.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -69,8 +69,9 @@ std::string key_items() {
 std::string man_page(const CLI::App& megalith) {
   const std::string program = version();
   std::string page = fmt::format(
-      ".TH MEGALITH 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\nmegalith \\- train GPT\\-2 style language models\n"
-      ".SH SYNOPSIS\n.B megalith\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}.SH COMMANDS\n",
+      ".TH MEGALITH 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\nmegalith \\- train language models from raw text or a "
+      "Hugging Face checkpoint\n.SH SYNOPSIS\n.B megalith\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}.SH "
+      "COMMANDS\n",
       roff(program.substr(0, program.find(','))), paragraphs(megalith.get_description()));
   for (const CLI::App* command : commands_of(megalith)) page += command_section(*command);
   page +=
@@ -79,17 +80,16 @@ std::string man_page(const CLI::App& megalith) {
       key_items();
   page += ".SH FILES\n" +
           item("share/megalith/configs/*.toml",
-               "Recipes, which commands take by name, as in megalith plan 30b_p4d. The folder is beside the program's, "
-               "so /usr/share/megalith/configs for /usr/bin/megalith.") +
+               "Recipes, which commands take by name, as in megalith plan 30b_p4d. The folder is relative to the "
+               "program's: /usr/share/megalith/configs for /usr/bin/megalith.") +
           item("share/megalith/configs/hardware/*.toml",
-               "Profiles of machines. The program has them built in; these are to read and to copy from.");
+               "Profiles of machines, to read and to copy. They are also built into the program.");
   page += ".SH NOTES\n" + paragraphs(megalith.get_footer());
   return page;
 }
 
 Command manual_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand(
-      "manual", "Print a page of reference made from this program: man, a man page; options, every key in Markdown");
+  auto* app = cli.add_subcommand("manual", "Print a reference page: man, a man page; options, every key in Markdown");
   auto page = std::make_shared<std::string>();
   app->add_option("page", *page, "the page")
       ->required()

@@ -27,12 +27,12 @@ Inference ModelArguments::open(const Session& session) const {
 
 void add_model_options(CLI::App* app, ModelArguments& model) {
   app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
-  add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
+  add_choice(app, "--device", model.device, "where to compute; auto: on a GPU if there is one");
   add_special_tokens(app, model.special_texts, "a text with one is an error");
-  add_overrides(app, model.overrides,
-                "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
-                "rest of the ranks share the weights out. Also communication.*, precision.compute, precision.residual, "
-                "memory.lm_head_chunks");
+  add_overrides(
+      app, model.overrides,
+      "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the remaining "
+      "ranks shard the weights. Also communication.*, precision.compute, precision.residual, memory.lm_head_chunks");
 }
 
 void add_sampling(CLI::App* app, SamplingArguments& a) {
@@ -42,15 +42,13 @@ void add_sampling(CLI::App* app, SamplingArguments& a) {
                             "sample among the fewest most likely tokens that together have this probability; 1: all")
                 ->capture_default_str();
   a.penalty = app->add_option("--repetition-penalty", a.sampling.repetition_penalty,
-                              "makes tokens that the text has already less likely, where it is above 1")
+                              "if above 1, makes tokens that the text has already less likely")
                   ->capture_default_str();
-  a.min_new_tokens = add_number(app, "--min-new-tokens", a.least, "tokens before which no token ends a text");
-  app->add_flag("--show-special-tokens", a.shows_specials,
-                "write special tokens out, which else are left out of a text");
-  app->add_option("--seed", a.sampling.seed, "seed of the draws")->capture_default_str();
+  a.min_new_tokens = add_number(app, "--min-new-tokens", a.least, "minimum number of tokens before one may end a text");
+  app->add_flag("--show-special-tokens", a.shows_specials, "include special tokens in the text");
+  app->add_option("--seed", a.sampling.seed, "seed of the sampling")->capture_default_str();
   app->footer(
-      "What generation_config.json in the model's folder says takes the place of these defaults: temperature, top_k, "
-      "top_p, "
+      "generation_config.json in the model's folder replaces these defaults: temperature, top_k, top_p, "
       "repetition_penalty and min_new_tokens; and its tokens in eos_token_id end a text.");
 }
 
@@ -58,7 +56,7 @@ void SamplingArguments::check() const {
   CHECK(sampling.top_p > 0 && sampling.top_p <= 1, "--top-p {} is not a probability; give one above 0, up to 1",
         sampling.top_p);
   CHECK(sampling.repetition_penalty > 0 && std::isfinite(sampling.repetition_penalty),
-        "--repetition-penalty {}: give a number above 0; 1 does nothing", sampling.repetition_penalty);
+        "--repetition-penalty {}: give a number above 0; 1 has no effect", sampling.repetition_penalty);
 }
 
 std::vector<std::string> SamplingArguments::take_defaults(const GenerationConfig& config) {
@@ -73,9 +71,9 @@ std::vector<std::string> SamplingArguments::take_defaults(const GenerationConfig
   take(top_p, config.top_p, sampling.top_p);
   take(penalty, config.repetition_penalty, sampling.repetition_penalty);
   take(min_new_tokens, config.min_new_tokens, least);
-  if (!taken.empty()) said.push_back(fmt::format("as {} says: {}", generation_config_file, fmt::join(taken, ", ")));
+  if (!taken.empty()) said.push_back(fmt::format("from {}: {}", generation_config_file, fmt::join(taken, ", ")));
   if (!config.not_obeyed.empty())
-    said.push_back(fmt::format("{} also says {}, which megalith does not do", generation_config_file,
+    said.push_back(fmt::format("{} also has {}, which megalith does not support", generation_config_file,
                                fmt::join(config.not_obeyed, ", ")));
   return said;
 }

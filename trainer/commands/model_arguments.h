@@ -15,13 +15,13 @@ struct ModelArguments {
   SpecialTexts special_texts = SpecialTexts::ids;
   std::vector<std::string> overrides;
 
-  // Without a watchdog where `waits`: ranks that wait for somebody who types are not behind.
+  // `waits`: without a watchdog, since ranks that wait for a user who types are not stuck.
   CommunicationConfig communication(bool waits = false) const;
   // Collective.
   Inference open(const Session& session) const;
 };
 
-// Adds all options but the one that names the model.
+// Adds all options except the one that names the model.
 void add_model_options(CLI::App* app, ModelArguments& model);
 
 // The options that choose a token and end a text.
@@ -29,14 +29,14 @@ struct SamplingArguments {
   Sampling sampling = {};
   int64_t least = 0;
   bool shows_specials = false;
-  // Null until add_sampling().
+  // Null before add_sampling().
   const CLI::Option *temperature = nullptr, *top_k = nullptr, *top_p = nullptr, *penalty = nullptr,
                     *min_new_tokens = nullptr;
 
-  // Error: a value that has no meaning.
+  // Error: a value without a meaning.
   void check() const;
-  // Takes the values of generation_config.json for options that were not given. Returns a sentence that names these,
-  // and one that names the keys that are not obeyed; each only where there are any.
+  // Takes the values of generation_config.json for options that were not given. Returns up to two sentences: one names
+  // the options that it set, one the keys that are not obeyed.
   std::vector<std::string> take_defaults(const GenerationConfig& config);
 };
 void add_sampling(CLI::App* app, SamplingArguments& arguments);

@@ -23,11 +23,10 @@ namespace megalith {
 namespace {
 
 void add_checkpoint(CLI::App* app, ModelArguments& model) {
-  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or folder of a model from Hugging Face")
-      ->required();
+  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face checkpoint")->required();
 }
 
-// Returns what rank 0 reads, or its error, on all ranks.
+// Returns on all ranks the lines that rank 0 reads, or throws its error on all.
 std::vector<std::string> of_rank_0(const Session& session, const std::function<std::vector<std::string>()>& read) {
   std::vector<std::string> texts;
   together(session, [&] {
@@ -49,7 +48,7 @@ void say(const Session& session, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) fmt::print(stderr, "{}\n", line);
 }
 
-// Returns how texts are made: as the options say and, where these say nothing, as the model's folder.
+// Returns how to generate texts: by the options, and by the model's folder for those that are not given.
 Generation generation_of(const GenerateOptions& o, const Inference& inference, const Session& session) {
   const ModelUse& use = inference.use();
   SamplingArguments sampling = o.sampling;
@@ -72,27 +71,27 @@ Generation generation_of(const GenerateOptions& o, const Inference& inference, c
   return how;
 }
 
-// Returns a line where a prompt is longer than the context; "" where it is not.
+// Returns a line if a prompt is longer than the context; otherwise "".
 std::string why_cut(const std::string& what, size_t tokens, int64_t context) {
   if (std::cmp_less_equal(tokens, context)) return "";
-  return fmt::format("{} has {}, and the model's context is {}: its first {} are not read", what,
+  return fmt::format("{} has {}, but the model's context is {}: its first {} are not read", what,
                      counted(tokens, "token"), context, static_cast<int64_t>(tokens) - context);
 }
 
 void check_generation(const GenerateOptions& o) {
   CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
   CHECK(!o.interactive || (o.prompt.empty() && o.prompts.empty()),
-        "--interactive reads what to continue from standard input, beside which there is no {}; leave one of them out",
+        "--interactive reads prompts from standard input and does not work with {}; leave one of them out",
         o.prompt.empty() ? "--prompts" : "--prompt");
   CHECK(!o.interactive || o.how.samples == 1,
-        "--interactive shows a text as it comes, and --samples {} would come at once; leave one of them out",
+        "--interactive prints a text as it comes, but --samples {} would come at once; leave one of them out",
         o.how.samples);
   CHECK(!o.interactive || o.how.tokens > 0, "--interactive with --tokens 0 adds nothing; give 1 or more");
   o.sampling.check();
   for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
 }
 
-// Continues each line that is typed, until the end of the input.
+// Continues each typed line, until the end of the input.
 int continue_lines(const GenerateOptions& o, const Session& session) {
   together(session, [&] { check_generation(o); });
   Dialogue dialogue;
@@ -132,7 +131,7 @@ int generate(const GenerateOptions& o, const Session& session) {
   });
   Inference inference = o.model.open(session);
   std::optional<TextPrinter> printer;
-  const auto printed = [&]() -> TextPrinter& {  // made when there is something to print
+  const auto printed = [&]() -> TextPrinter& {  // created when there is text to print
     if (!printer) printer.emplace(prompts, o.how.samples, !o.prompts.empty());
     return *printer;
   };
@@ -211,11 +210,11 @@ void print_evaluation(const EvaluationResult& r, const std::string& name) {
   fmt::print(", perplexity {:.4f}", std::exp(r.loss));
   if (r.windows < r.all_windows) fmt::print("; the first {} of {}", r.windows, counted(r.all_windows, "window"));
   if (r.documents_apart)
-    fmt::print("; documents kept apart, as in training{}", r.documents == 0 ? ", but none was found to end" : "");
+    fmt::print("; documents isolated, as in training{}", r.documents == 0 ? ", but none was found to end" : "");
   fmt::print("{}{}\n", name.empty() ? "" : ": ", name);
 }
 
-// Returns the evaluation of all texts together: every token counts the same.
+// Returns the evaluation of all texts as one: every token counts the same.
 EvaluationResult all_of(const std::vector<TextEvaluation>& evaluations) {
   EvaluationResult all;
   double sum = 0;
@@ -251,7 +250,7 @@ void check_evaluation(const EvaluateOptions& o) {
   CHECK(given == 1, "{}; give --text FILE, --data FILE of tokens, or --choices FILE of questions",
         given == 0 ? "nothing to evaluate on" : "two of --text, --data and --choices");
   CHECK(o.model.special_texts == SpecialTexts::ids || o.data.empty(),
-        "--special-tokens applies to texts, those of --text and --choices, and --data holds tokens; give it to "
+        "--special-tokens applies to texts, those of --text and --choices, but --data holds tokens; give it to "
         "`megalith prepare`, which makes them from texts");
 }
 
@@ -282,7 +281,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
 }  // namespace
 
 Command generate_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("generate", "Continue texts; alone or under mpirun");
+  auto* app = cli.add_subcommand("generate", "Continue texts; on one rank or under mpirun");
   auto o = std::make_shared<GenerateOptions>();
   add_checkpoint(app, o->model);
   add_model_options(app, o->model);
@@ -293,8 +292,8 @@ Command generate_command(CLI::App& cli) {
                   "standard input. Prints {\"prompt\", \"sample\", \"text\"} for each, in their order");
   app->add_flag("--interactive", o->interactive,
                 "continue each line of standard input, as it is typed: Ctrl-C ends a text, Ctrl-D the program");
-  add_number(app, "--tokens", how.tokens, "tokens to add, at most");
-  add_number(app, "--samples", how.samples, "continuations of each text, each with draws of its own", 1);
+  add_number(app, "--tokens", how.tokens, "maximum number of tokens to add");
+  add_number(app, "--samples", how.samples, "continuations of each text, sampled separately", 1);
   add_number(app, "--batch", how.batch, "texts continued at once, each with memory for its keys and values", 1);
   app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
   add_sampling(app, o->sampling);
@@ -307,7 +306,7 @@ Command generate_command(CLI::App& cli) {
 Command evaluate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("evaluate",
                                  "Loss, bits per byte and perplexity of a checkpoint on texts or a token file, or its "
-                                 "scores on questions; alone or under mpirun");
+                                 "scores on questions; on one rank or under mpirun");
   auto o = std::make_shared<EvaluateOptions>();
   add_checkpoint(app, o->model);
   add_model_options(app, o->model);
@@ -316,9 +315,9 @@ Command evaluate_command(CLI::App& cli) {
   };
   app->add_option_function<std::vector<std::string>>(
       "--text", take,
-      "texts, each evaluated by itself, and all together: files, folders, patterns or -, read as by `megalith "
-      "prepare`, with the tokenizer of the checkpoint. A text is cut into windows, and a token is predicted "
-      "from those before it in its window: the first of a window from one, the first of a text not at all");
+      "texts, each evaluated separately, and all together: files, folders, patterns or -, read as by `megalith "
+      "prepare`, with the tokenizer of the checkpoint. A text is cut into windows, and each token is predicted from "
+      "the earlier ones in its window: the first of a window from one, the first of a text not at all");
   app->add_option("--data", o->data, "token file");
   app->add_option("--choices", o->choices,
                   "file of questions, JSON lines in HellaSwag's form, {\"ctx\", \"endings\", \"label\"}, or LAMBADA's, "

@@ -13,7 +13,7 @@ namespace megalith {
 
 namespace {
 
-// Sets the shape of a model that its weights give, since planning reads config files only.
+// Sets the shape of a model from its weights, since planning reads config files only.
 void take_shape(const std::string& config, std::vector<std::string>& overrides) {
   if (load_places(config, overrides).checkpoint.init_from.empty()) return;
   const ModelConfig model = load_run_config(config, overrides).model;
@@ -25,8 +25,8 @@ void take_shape(const std::string& config, std::vector<std::string>& overrides) 
 }  // namespace
 
 Command plan_command(CLI::App& cli) {
-  auto* app =
-      cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
+  auto* app = cli.add_subcommand(
+      "plan", "Dry-run every rank's step: memory, traffic, FLOPs, time, and whether all transfers match");
   struct Options {
     PlanOptions plan;
     CalibrationOptions calibration;
@@ -39,18 +39,17 @@ Command plan_command(CLI::App& cli) {
   auto* calibrate =
       app->add_option("--calibrate", o->calibration.runs,
                       "run folders: compares their measured steps with predicted ones, and fits the numbers of --fit");
-  app->add_option("--fit", o->calibration.keys, "numbers of the hardware profile; none: fits nothing")
+  app->add_option("--fit", o->calibration.keys, "numbers of the hardware profile to fit")
       ->delimiter(',')
       ->capture_default_str()
       ->needs(calibrate);
-  app->add_option("--json", o->calibration.json, "file for what --calibrate found")->needs(calibrate);
+  app->add_option("--json", o->calibration.json, "file for the result of --calibrate")->needs(calibrate);
   app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]")->excludes(calibrate);
   auto* tokens = add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps");
-  auto* trace =
-      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
+  auto* trace = app->add_option("--trace", o->plan.trace, "file for the predicted time line, for ui.perfetto.dev");
   auto* compare =
       app->add_option("--compare", o->plan.compare,
-                      "KEY or KEY=VALUE,VALUE: memory, work and time under each value of an option, in a table");
+                      "KEY or KEY=VALUE,VALUE: a table of memory, FLOPs and time for each value of an option");
   compare->excludes(tokens, trace);
   calibrate->excludes(config, tokens, trace, compare);
   return {app, [=] {
@@ -83,7 +82,7 @@ Command search_command(CLI::App& cli) {
 Command measure_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("measure",
                                  "Measure this machine's CPU and the link between its ranks, as a profile for plan; "
-                                 "under mpirun with as many ranks as will train");
+                                 "start it under mpirun with the number of ranks for training");
   auto out = std::make_shared<std::string>();
   app->add_option("--write", *out, "file for the profile; default: prints it");
   return {app, {}, [out](const Session& session) {
@@ -102,7 +101,7 @@ Command measure_command(CLI::App& cli) {
 
 Command info_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
-      "info", "Show what this build and this machine have, GPUs, links, limits, and which problems would stop a run");
+      "info", "Show this build and this machine: GPUs, links, limits, and problems that would stop a run");
   return {app, [] {
             const Inventory machine = collect_inventory();
             fmt::print("{}", describe(machine));

@@ -57,7 +57,7 @@ int report(const Options& o, const Session& session) {
 }  // namespace
 
 Command report_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("report", "Write one HTML page about runs: plots, and how several compare");
+  auto* app = cli.add_subcommand("report", "Write an HTML page about runs: plots, and a comparison of several");
   auto o = std::make_shared<Options>();
   app->add_option("run", o->runs, "run folders, each the run.output of a training")->required();
   app->add_option("--out", o->out, "file for the page; default: report.html in the first run's folder");
@@ -67,16 +67,15 @@ Command report_command(CLI::App& cli) {
 
 Command replay_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("replay",
-                                 "Repeat one step of a run from the newest checkpoint before it, and name the first op "
-                                 "whose output is not finite; "
-                                 "alone or under mpirun. Writes nothing");
+                                 "Repeat one step of a run from the newest checkpoint before it, and find the first op "
+                                 "whose output is not finite; on one rank or under mpirun. Writes nothing");
   auto o = std::make_shared<ReplayOptions>();
   app->add_option("run", o->run, "run folder")->required();
-  app->add_option("--step", o->step, "which step, counted from 1")->required()->check(no_less_than(1));
+  app->add_option("--step", o->step, "the step, counted from 1")->required()->check(no_less_than(1));
   app->add_option("--checkpoint", o->checkpoint, "checkpoint to start from; default: the newest before the step");
   add_overrides(app, o->overrides,
                 "section.key=value ... of the layout: parallel.*, memory.*, precision.*, batch.microbatch_size, "
-                "run.device, communication.*; and data.train and checkpoint.directory where files have moved");
+                "run.device, communication.*; and data.train and checkpoint.directory if files have moved");
   const auto replay_step = [o](const Session& session) {
     const Replayed replayed = replay(*o, session);
     if (session.rank() == 0)
@@ -87,7 +86,7 @@ Command replay_command(CLI::App& cli) {
 }
 
 Command data_audit_command(CLI::App& cli) {
-  auto* group = cli.add_subcommand("data", "Check what a run was trained on");
+  auto* group = cli.add_subcommand("data", "Check the data that a run was trained on");
   group->require_subcommand(1);
   auto* app = group->add_subcommand(
       "audit", "Prove from a run's metrics and checkpoints that it left out and repeated no sample within an epoch");

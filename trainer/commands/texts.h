@@ -19,13 +19,13 @@ std::string standard_input();
 // Reads a file of prompts (data/corpus/prompts.h). "-" is standard input.
 std::vector<std::string> read_prompts(const std::string& path);
 
-// Collective. Returns the next line that somebody types at rank 0, on all ranks; nothing at the end of the input.
+// Collective. Returns on all ranks the next line typed at rank 0; nullopt at the end of the input.
 std::optional<std::string> typed_line(const Session& session, Dialogue& dialogue, std::string_view prompt,
                                       std::string_view after_ctrl_c);
 
-// Prints texts in the order of prompts and samples: the first that has not ended as it arrives, while later ones wait.
-// Bytes that are not UTF-8 become U+FFFD. As JSON, prints a line for each ended text; otherwise each after its prompt,
-// with a line between them.
+// Prints texts in the order of prompts and samples: the first unfinished one as it arrives, while later ones wait.
+// Bytes that are not UTF-8 become U+FFFD. As JSON, prints a line for each finished text; otherwise each text after its
+// prompt, with a line between them.
 class TextPrinter {
  public:
   // `prompts` must outlive it.

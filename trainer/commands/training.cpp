@@ -10,7 +10,7 @@
 namespace megalith {
 
 Command train_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
+  auto* app = cli.add_subcommand("train", "Train; on one rank or under mpirun");
   struct Options {
     std::string config;
     std::vector<std::string> overrides;
@@ -34,10 +34,10 @@ Command train_command(CLI::App& cli) {
 }
 
 Command verify_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand(
-      "verify",
-      "Run the same steps under two layouts and report what differs by more than rounding; alone or under "
-      "mpirun. Needs the memory of both layouts at once, and writes nothing to disk");
+  auto* app =
+      cli.add_subcommand("verify",
+                         "Run the same steps under two layouts and report differences beyond rounding; on one rank or "
+                         "under mpirun. Needs the memory of both layouts at once, and writes nothing to disk");
   auto options = std::make_shared<VerifyOptions>();
   add_config(app, options->config, options->overrides);
   app->add_option(
@@ -49,7 +49,8 @@ Command verify_command(CLI::App& cli) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
   add_number(app, "--tolerance", options->tolerance, "multiplies every tolerance");
-  app->add_flag("--all", options->all, "print every tensor of every step, not only of the first and then the worst");
+  app->add_flag("--all", options->all,
+                "print every tensor of every step, not only all of the first and then the worst");
   app->add_option("--inject", options->inject,
                   "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
       ->group("");  // not listed

@@ -232,7 +232,7 @@ class DryCommunicator : public Communicator {
 
  private:
   Pending note(Transfer transfer, const Tensor& out, const Tensor& in) {
-    // The step of FNV-1a, for words.
+    // One step of FNV-1a on words.
     for (const uint64_t word : {static_cast<uint64_t>(transfer), reinterpret_cast<uint64_t>(out.raw()),
                                 static_cast<uint64_t>(out.bytes()), reinterpret_cast<uint64_t>(in.raw())})
       placement_ = (placement_ ^ word) * 0x100000001b3;
@@ -251,7 +251,7 @@ class SelfCommunicator : public DryCommunicator {
     return self_communicator(std::move(name));
   }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
-  // Copies when it is waited for: a copy now would make the stream wait for `after`.
+  // Copies when it is waited for: an immediate copy would make the stream wait for `after`.
   Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
     if (out.raw() == in.raw()) return Pending({}, after);
     return Pending([=, this, &s] { copy_to(s, out, in); });

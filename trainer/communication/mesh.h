@@ -23,8 +23,8 @@ class Mesh {
   Communicator& channel(Channel channel) const { return *channels_[static_cast<size_t>(channel)]; }
 
  private:
-  // Groups of one need no communicator from `make`(channel, position). All groups of a channel have the same size, so
-  // that a collective `make` is called on all ranks or on none.
+  // Groups of one do not need a communicator from `make`(channel, position). All groups of a channel have the same
+  // size, so a collective `make` is called on all ranks or on none.
   template <class Make>
   Mesh(const MeshShape& shape, int rank, Make make) : shape_(shape), rank_(rank) {
     for (const Channel channel : all_channels) {

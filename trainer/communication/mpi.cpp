@@ -30,11 +30,11 @@ Pending pending(MPI_Request request, std::function<void()> then = {}) {
   });
 }
 
-// Keeps memory for the parts of a sum: new pages cost as much as the transfer. All communicators made from one world
-// share it. trainer/step/process_memory.cpp plans it.
+// Keeps memory for the parts of a sum, since new pages cost as much as the transfer. All communicators made from one
+// world share it; trainer/step/process_memory.cpp plans it.
 class Scratch {
  public:
-  // Returns a tensor that is in use until the last copy of the pointer is gone.
+  // Returns a tensor that is in use until the last copy of the pointer is destroyed.
   std::shared_ptr<const Tensor> tensor(DType dtype, int64_t numel) {
     const auto bytes = static_cast<size_t>(numel * size_of(dtype));
     auto fits = free_->lower_bound(bytes);
@@ -54,7 +54,7 @@ class Scratch {
   std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();
 };
 
-// Divides elements into a part for each rank, in MPI's form; of n elements the first parts are the longer ones.
+// Divides elements into one part for each rank, in MPI's form; the first parts are the longer ones.
 struct Division {
   explicit Division(const std::vector<int64_t>& parts) {
     int64_t begin = 0;
@@ -70,7 +70,7 @@ struct Division {
       counts.push_back(mpi_count(n / parts + (r < n % parts)));
     }
   }
-  // Parts of `each` elements for some ranks, and none for the others.
+  // Parts of `each` elements for some ranks, empty parts for the others.
   Division(Interval of, int64_t each, int ranks)
       : Division([&] {
           std::vector<int64_t> parts(static_cast<size_t>(ranks), 0);
@@ -80,7 +80,7 @@ struct Division {
   std::vector<int> begins, counts;
 };
 
-// The CPU stream has run all earlier work when a call arrives here, so transfers only have to start.
+// The CPU stream has finished all earlier work when a call arrives here, so transfers start at once.
 class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<Scratch> scratch)
@@ -104,7 +104,7 @@ class MpiCommunicator : public Communicator {
     return pending(request);
   }
   // Replaces MPI's own sums: Open MPI 4 and 5 send non-blocking ones through one rank, which takes 4 to 5 times as long
-  // with 14 MB of each of 2 or 4 ranks.
+  // with 14 MB on each of 2 or 4 ranks.
   Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override {
     const auto parts = scratch_->tensor(in.dtype(), in.numel());
     return pending(exchange(*parts, in), [=] { combine_parts(out, *parts, Reduce::sum); });
@@ -115,9 +115,9 @@ class MpiCommunicator : public Communicator {
     MPI_Request request;
     MPI_CHECK(MPI_Iallgatherv(in.raw(), mine, datatype(in.dtype()), out.raw(), parts->counts.data(),
                               parts->begins.data(), datatype(out.dtype()), comm_, &request));
-    return pending(request, [parts] {});  // which live until then
+    return pending(request, [parts] {});  // keeps them alive until then
   }
-  // The same exchange and the same order as of the whole.
+  // The same exchange, and the same order of sums, as for the whole.
   Pending do_reduce_scatter_to(Stream&, Interval of, Tensor out, Tensor in) override {
     const bool gets = of.begin <= rank() && rank() < of.end;
     const auto sent = std::make_shared<const Division>(of, out.numel(), size()),
@@ -141,14 +141,15 @@ class MpiCommunicator : public Communicator {
   Pending do_all_to_all_of(Stream&, Tensor out, Tensor in, const AllToAllParts& parts) override {
     const auto sent = std::make_shared<const Division>(parts.sent),
                received = std::make_shared<const Division>(parts.received);
-    // Open MPI takes one address of both for MPI_IN_PLACE, and an empty tensor may have that of the next one.
+    // Open MPI takes equal addresses of both for MPI_IN_PLACE, and an empty tensor may have the address of the next
+    // one.
     static char nothing[2];
     const void* const from = in.numel() > 0 ? in.raw() : &nothing[0];
     void* const to = out.numel() > 0 ? out.raw() : &nothing[1];
     MPI_Request request;
     MPI_CHECK(MPI_Ialltoallv(from, sent->counts.data(), sent->begins.data(), datatype(in.dtype()), to,
                              received->counts.data(), received->begins.data(), datatype(out.dtype()), comm_, &request));
-    return pending(request, [sent, received] {});  // which live until then
+    return pending(request, [sent, received] {});  // keeps them alive until then
   }
   Pending do_broadcast(Stream&, Tensor data, int root) override {
     MPI_Request request;
@@ -176,7 +177,7 @@ class MpiCommunicator : public Communicator {
     return request;
   }
 
-  // Gathers all data on each rank, which then sums by itself.
+  // Gathers all data on each rank, which then computes the whole sum.
   Pending combine_all(Tensor data, Reduce op) {
     const auto parts = scratch_->tensor(data.dtype(), size() * data.numel());
     const int count = mpi_count(data.numel());
@@ -186,7 +187,7 @@ class MpiCommunicator : public Communicator {
     return pending(request, [=] { combine_parts(data, *parts, op); });
   }
 
-  // Sums a part on each rank; waiting for the first transfer gathers these parts.
+  // Sums one part on each rank; waiting for the first transfer gathers these parts.
   Pending combine_in_parts(Tensor data, Reduce op) {
     const auto cut = std::make_shared<const Division>(data.numel(), size());
     const auto mine = static_cast<size_t>(rank());

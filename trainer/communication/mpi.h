@@ -7,7 +7,7 @@
 namespace megalith {
 
 // Collective. Returns the communicator of all ranks. It and those split off it must not outlive the session. Throws
-// Error where the ranks were started without MPI.
+// Error if the ranks were started without MPI.
 std::unique_ptr<Communicator> host_world(const Session& session);
 
 }  // namespace megalith

@@ -46,13 +46,13 @@ struct NcclOptions {
   std::string library = "libnccl.so.2";
 };
 
-// Throws Error in a build without CUDA, and where the library is not found or too old.
+// Throws Error in a build without CUDA, and if the library is not found or too old.
 std::string nccl_version(const std::string& library);
 
 class NcclSession {
  public:
-  // `session` must outlive it and its communicators. Throws as nccl_version(), also where the library is too old for
-  // the options.
+  // `session` must outlive it and its communicators. Throws as nccl_version(), also if the library is too old for the
+  // options.
   NcclSession(const Session& session, NcclOptions options);
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;

@@ -11,7 +11,7 @@
 namespace megalith {
 
 struct NcclLibrary {
-  // Opens the library for the life of the process. Throws Error where it is not found or too old.
+  // Opens the library for the life of the process. Throws Error if it is not found or too old.
   explicit NcclLibrary(const std::string& file);
 
   // Throws Error, with NCCL's message, unless the result is ncclSuccess.
@@ -19,7 +19,7 @@ struct NcclLibrary {
   int version_code() const;
   std::string version() const;
 
-  // Throws Error, with what to do, where the library has not what the option needs.
+  // Throws Error, with the remedy, if the library lacks a function that the option needs.
   void check_has(SymmetricMemory wanted) const;
   // Returns memory of the selected GPU that can be symmetric. `what` is for the message. Needs check_has().
   device::Memory allocate(int64_t bytes, const std::string& what) const;
@@ -46,8 +46,8 @@ struct NcclLibrary {
   decltype(&ncclSend) send;
   decltype(&ncclRecv) recv;
 
-  // Null where the library has none. They are written out, since older headers do not declare them: memory and windows
-  // (ncclWindow_t, a pointer) since 2.27, the exchange since 2.28.
+  // Null if the library lacks them. Declared here, since older headers lack them: memory and windows (ncclWindow_t, a
+  // pointer) exist since 2.27, the exchange since 2.28.
   ncclResult_t (*allocate_memory)(void** memory, size_t bytes);
   ncclResult_t (*free_memory)(void* memory);
   ncclResult_t (*register_window)(ncclComm_t comm, void* memory, size_t bytes, void** window, int flags);

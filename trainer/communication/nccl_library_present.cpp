@@ -16,11 +16,10 @@ std::string version_text(int v) { return fmt::format("{}.{}.{}", v / 10000, v / 
 
 NcclLibrary::NcclLibrary(const std::string& file_name) : file(file_name) {
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  CHECK(
-      handle,
-      "NCCL, which carries tensors between GPUs, cannot be opened: {}; install it, add its folder to LD_LIBRARY_PATH, "
-      "or use communication.backend=mpi (slow)",
-      dlerror());
+  CHECK(handle,
+        "NCCL, the transport between GPUs, cannot be opened: {}; install it, add its folder to LD_LIBRARY_PATH, or use "
+        "communication.backend=mpi (slow)",
+        dlerror());
   const auto find = [&](auto& function, const char* name) {
     void* address = dlsym(handle, name);
     CHECK(address,
@@ -79,7 +78,7 @@ void NcclLibrary::check_has(SymmetricMemory wanted) const {
   const bool has_functions =
       allocate_memory && free_memory && register_window && deregister_window && (!copies || all_to_all);
   CHECK(code >= needed && has_functions,
-        "communication.symmetric_memory = {} needs NCCL {} or later, and {} is {}; install a newer one, add its folder "
+        "communication.symmetric_memory = {} needs NCCL {} or later, but {} is {}; install a newer one, add its folder "
         "to LD_LIBRARY_PATH, or set communication.symmetric_memory = off",
         to_string(wanted), version_text(needed), file, version_text(code));
 }

@@ -27,9 +27,9 @@ size_t count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
 
 bool is_pipeline(int channel) { return direction_of(static_cast<Channel>(channel)) != 0; }
 
-// A message holds its thread blocks while it waits for its peer, and with NVLink NCCL gives one up to 32. Four carry
-// 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), more than a 400 Gbit/s adapter. The world
-// carries a few numbers only, and NCCL allocates about 30 MB for each block of a communicator.
+// A message holds its thread blocks while it waits for its peer, and with NVLink NCCL gives each up to 32. Four carry
+// 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), more than a 400 Gbit/s adapter. The world's
+// communicator carries only a few numbers, and NCCL allocates about 30 MB for each block of a communicator.
 constexpr int few_ctas = 4;
 constexpr int no_channel = -1;  // marks the communicator that all others are split from
 bool takes_few(int channel) {
@@ -39,7 +39,7 @@ bool takes_few(int channel) {
 // NCCL reads its variables once, in its first call.
 void set_environment(const NcclOptions& options) {
   if (!options.nvls) setenv("NCCL_NVLS_ENABLE", "0", 1);
-  // NCCL_CTA_POLICY_ZERO, which headers before 2.28 do not know.
+  // NCCL_CTA_POLICY_ZERO, which headers before 2.28 lack.
   if (options.symmetric_memory == SymmetricMemory::copy_engines) setenv("NCCL_CTA_POLICY", "2", 1);
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
@@ -101,7 +101,7 @@ class CommWithStream {
   CommWithStream(const CommWithStream&) = delete;
   CommWithStream& operator=(const CommWithStream&) = delete;
 
-  // Collective. NCCL makes no window where GPUs do not reach one another's memory.
+  // Collective. NCCL makes no window if GPUs cannot access one another's memory.
   void add_window(void* memory, int64_t bytes) {
     void* window = nullptr;
     shared_->call(comm_.channel, "ncclCommWindowRegister", [&] {
@@ -173,7 +173,7 @@ class NcclCommunicator : public Communicator {
                [&](ncclComm_t comm, CUstream_st* on) { return exchange(all.flat(size(), 2 * size()), to, comm, on); });
   }
 
-  // The first transfer by copy engines allocates what they synchronize by, and the host waits for all members then.
+  // The first transfer by copy engines allocates memory for synchronization, and the host then waits for all members.
   void do_use_symmetric(void* memory, int64_t bytes) override {
     const bool gathers_first = shared_->has_copy_engines() && !main_comm().has_windows();
     main_comm().add_window(memory, bytes);
@@ -187,7 +187,7 @@ class NcclCommunicator : public Communicator {
   }
 
   bool ends_unseen_by_host() const override { return true; }
-  // A ring passes each member's part on at full rate, so all parts together take as long as an all_gather's.
+  // A ring passes each member's part on at full rate, so all parts together take as long as one all_gather.
   Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
     return begin(s, "all_gather_of", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return each_part(of, out, in.numel(), [&](const Tensor& part, int root) {
@@ -281,7 +281,7 @@ class NcclCommunicator : public Communicator {
     const std::vector<int64_t> each(static_cast<size_t>(size()), in.numel() / size());
     return exchange(out, in, {.sent = each, .received = each}, comm, on);
   }
-  // Exchanges messages with every member, itself included, as one NCCL group. There are none of no elements.
+  // Exchanges messages with every member, itself included, as one NCCL group. Empty messages are not sent.
   ncclResult_t exchange(Tensor out, Tensor in, const AllToAllParts& parts, ncclComm_t comm, CUstream_st* on) const {
     ncclResult_t result = library().group_start();
     int64_t sent = 0, received = 0;
@@ -308,8 +308,8 @@ class NcclCommunicator : public Communicator {
   void add_comm(ncclComm_t comm) { comms_.push_back(std::make_unique<CommWithStream>(shared_, name(), comm)); }
   CommWithStream& main_comm() const { return *comms_.front(); }
 
-  // Edge e of the ring joins e and e + 1. The two edges of a rank use different communicators: two serve an even ring,
-  // three an odd one.
+  // Edge e of the ring joins e and e + 1. The two edges of a rank use different communicators: two suffice for an even
+  // ring, three for an odd one.
   CommWithStream& comm_of_edge(int edge) const {
     const bool last_of_odd = size() % 2 == 1 && edge == size() - 1;
     return *comms_[static_cast<size_t>(last_of_odd ? 2 : edge % 2)];
@@ -318,8 +318,8 @@ class NcclCommunicator : public Communicator {
     if (!pipeline_ || size() == 1) return main_comm();
     const int edge = forward_ ? from : to;
     CHECK((edge + 1) % size() == (forward_ ? to : from),
-          "{}: a message from {} to {} of {}; they go from neighbour to neighbour, in the channel's direction", name(),
-          from, to, size());
+          "{}: a message from {} to {} of {}; messages go from neighbour to neighbour, in the channel's direction",
+          name(), from, to, size());
     return comm_of_edge(edge);
   }
   void connect_neighbours() {
@@ -344,7 +344,7 @@ class NcclCommunicator : public Communicator {
     if (on_compute_) return {};
     return Pending([transfer, compute] { device::wait(compute, transfer->end.get()); }, transfer->end.get());
   }
-  // Blocks the host until the transfer has ended.
+  // Blocks the host until the transfer is complete.
   template <class F>
   void pass_token(CommWithStream& comm, const char* operation, F f) {
     const std::shared_ptr<EnqueuedTransfer> transfer = comm.enqueue(comm.stream(), true, operation, {}, f);

@@ -1,7 +1,7 @@
-// Watches the NCCL transfers of this rank (nccl.h says why). For builds with CUDA only.
+// Watches the NCCL transfers of this rank (nccl.h has the reasons). For builds with CUDA only.
 //
-// A polling thread asks CUDA for the progress of transfers and notes it in the flight recorder. Where the main thread
-// is stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
+// A polling thread asks CUDA for the progress of transfers and notes it in the flight recorder. If the main thread is
+// stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
 // and the session. No thread holds the mutex during a CUDA call or an NCCL call that communicates.
 #pragma once
 
@@ -24,7 +24,7 @@ struct EnqueuedTransfer {
   device::OwnedEvent begin = device::make_event(), end = device::make_event();
   const char* operation = nullptr;
   RecordedCall call;
-  bool has_begun = false, has_ended = false;  // at the last poll
+  bool has_begun = false, has_ended = false;  // as of the last poll
 };
 
 // Tracks the transfers of an NCCL communicator, which end in the order in which they were enqueued.
@@ -50,7 +50,7 @@ class NcclWatch {
   std::shared_ptr<EnqueuedTransfer> next_transfer(TrackedComm& comm, const char* operation, const RecordedCall& call);
   void mark_enqueued(TrackedComm& comm, std::shared_ptr<EnqueuedTransfer> transfer);
 
-  // Throws the Error that a thread of the watch has found.
+  // Throws the Error that a thread of the watch has found, if any.
   void check();
   bool has_error();
 

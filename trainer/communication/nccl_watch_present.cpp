@@ -89,7 +89,7 @@ void NcclWatch::poll() {
       transfer->call.ended();
       transfer->has_ended = progress = true;
     }
-  // While any transfer ends, the others wait for nothing unusual: their time-out begins anew.
+  // While any transfer ends, the others are not stuck: their time-out begins anew.
   for (const auto& in_flight : by_comm)
     for (const std::shared_ptr<EnqueuedTransfer>& transfer : in_flight)
       if (progress && transfer->has_begun && !transfer->has_ended) transfer->call.waits();

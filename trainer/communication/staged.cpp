@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// Holds a tensor's copy in host memory; empty for an empty tensor.
+// A tensor's copy in host memory; empty for an empty tensor.
 class HostCopy {
  public:
   explicit HostCopy(Tensor of) : of_(of) {
@@ -48,7 +48,7 @@ class StagedCommunicator : public Communicator {
   Pending do_all_gather_of(Stream& s, Interval of, Tensor out, Tensor in) override {
     return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_gather_of(host_, of, o, i); });
   }
-  // Only those who get something write it.
+  // Only members that get a part write it.
   Pending do_reduce_scatter_to(Stream& s, Interval of, Tensor out, Tensor in) override {
     if (of.begin <= rank() && rank() < of.end)
       return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->reduce_scatter_to(host_, of, o, i); });
@@ -78,7 +78,7 @@ class StagedCommunicator : public Communicator {
   void do_barrier() override { through_->barrier(host_); }
 
  private:
-  // Reads `in` now, and writes `out` when the result is waited for. One may be empty, both may be the same.
+  // Reads `in` now, and writes `out` when the result is waited for. One may be empty; both may be the same.
   template <class Begin>
   Pending staged(Stream& s, Tensor out, Tensor in, Begin begin) {
     CUstream_st* stream = s.queue().stream;

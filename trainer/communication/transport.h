@@ -22,7 +22,7 @@ class Transport {
   // Collective. Returns the communicator of all ranks.
   std::unique_ptr<Communicator> world() const;
 
-  // Returns whether the memory of runs is to be symmetric (nccl.h), and what then allocates it.
+  // Returns whether the memory of runs must be symmetric (nccl.h); allocate() then allocates it.
   bool wants_symmetric() const { return nccl_ && symmetric_; }
   DeviceAllocator of_device() const;
 

@@ -33,13 +33,13 @@ std::string named(const Ranks& ranks) {
   return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(first, ", "), more);
 }
 
-// "is late" -> "are late"
+// Turns "is late" into "are late".
 std::string plural(const std::string& predicate) {
   if (predicate.starts_with("is ")) return "are" + predicate.substr(2);
   return predicate.starts_with("has ") ? "have" + predicate.substr(3) : predicate;
 }
 
-// Desync: calls of one number of a group that are not the same call on all ranks that make it.
+// Desync: calls with one number in a group that differ between the ranks that make it.
 
 std::vector<const DumpedCall*> calls_of_step(const RankDump& rank, int64_t step) {
   std::vector<const DumpedCall*> calls;
@@ -55,8 +55,8 @@ bool same(const DumpedCall* a, const DumpedCall* b) {
   return a->group == b->group && a->call == b->call && a->peer == b->peer && a->bytes == b->bytes;
 }
 
-// Two ranks' calls of one number can be one transfer where these are the same: call, bytes and root. A send's other end
-// is a recv.
+// Two ranks' calls with the same number can be one transfer if these are equal: call, bytes and root. The counterpart
+// of a send is a recv.
 using CallShape = std::tuple<Transfer, int64_t, int>;
 CallShape shape_of(const DumpedCall& c) {
   if (is_message(c.call)) return {Transfer::send, c.bytes, -1};
@@ -65,7 +65,7 @@ CallShape shape_of(const DumpedCall& c) {
 
 using CallOfRank = std::map<int, const DumpedCall*>;
 
-// The earliest calls of one number that have several shapes; empty where there are none.
+// Returns the earliest calls with one number that have several shapes, or an empty list.
 CallOfRank first_mismatch(const std::vector<RankDump>& dumps) {
   using Key = std::tuple<uint64_t, int, int, int64_t>;  // group, from, to, number
   std::map<Key, CallOfRank> calls;
@@ -88,12 +88,12 @@ CallOfRank first_mismatch(const std::vector<RankDump>& dumps) {
   return first ? *first : CallOfRank{};
 }
 
-// The point where a rank's calls of a step leave those of its step before. Calls of the session do not count: they
-// differ from step to step.
+// Where a rank's calls of a step deviate from those of its previous step. Calls of the session do not count: they vary
+// from step to step.
 struct Deviation {
   const DumpedCall* did = nullptr;  // null: the step ended
   const DumpedCall* expected = nullptr;
-  bool skipped = false;  // it did what came after the expected
+  bool skipped = false;  // it made the call after the expected one
 };
 std::optional<Deviation> deviation(const RankDump& rank) {
   if (rank.calls.empty()) return {};
@@ -110,9 +110,9 @@ std::optional<Deviation> deviation(const RankDump& rank) {
   return {};
 }
 
-// Returns who of `ranks`, which are out of sync and stand in `parties`, is at fault: the ones that deviate from their
-// step before; if that is none or all, the smallest party, where it is less than half; else those that are a step
-// ahead. Empty where nobody can say.
+// Returns which of `ranks`, which are out of sync and form `parties`, are at fault: those that deviate from their
+// previous step; if that is no rank or every rank, the smallest party if it has less than half; else those that are one
+// step ahead. Empty if this does not decide.
 Ranks culprits_of(const std::vector<RankDump>& dumps, const Ranks& ranks, const std::vector<Ranks>& parties) {
   const auto of = [&](int rank) -> const RankDump& { return dumps[static_cast<size_t>(rank)]; };
   Ranks found;
@@ -164,7 +164,7 @@ class Diagnoser {
     return found == members_.end() ? none : found->second;
   }
 
-  // Members that have not come to the call in which `rank` waits.
+  // Returns the members that have not reached the call in which `rank` waits.
   Ranks missing(int rank) const {
     Ranks found;
     const DumpedCall& c = *blocked(rank);
@@ -185,8 +185,9 @@ class Diagnoser {
         newest = std::max(newest, c.number);
     return newest;
   }
-  // Whom `rank` waits for: members that have not come; else ranks that have left, which have no groups any more; else
-  // members that have come, are not through and do not wait: some transfers move only while they do.
+  // Returns the ranks that `rank` waits for: members that have not reached the call; else ranks that have left, which
+  // are in no group any more; else members that are in the call and do not wait: some transfers progress only while
+  // they do.
   Ranks awaited(int rank) const {
     Ranks found = missing(rank);
     if (!found.empty()) return found;
@@ -235,9 +236,9 @@ class Diagnoser {
     return found;
   }
 
-  // Goes from those that wait to those that they wait for.
+  // Follows the ranks that wait to those that they wait for.
   Diagnosis follow() const {
-    std::map<int, int> next;  // the first that waits itself
+    std::map<int, int> next;  // the first of them that waits itself
     std::set<int> left, busy;
     for (const int r : waiting_)
       for (const int m : awaited(r)) {
@@ -245,7 +246,7 @@ class Diagnoser {
         if (of(m).state == RankState::left) left.insert(m);
         if (of(m).state == RankState::running && !blocked(m)) busy.insert(m);
       }
-    if (!left.empty()) return blame(Kind::left, {left.begin(), left.end()}, "has left the job, its work done");
+    if (!left.empty()) return blame(Kind::left, {left.begin(), left.end()}, "has left the job in order");
     if (const Ranks cycle = find_cycle(next); !cycle.empty()) return break_cycle(cycle);
     if (!busy.empty())
       return blame(Kind::busy, {busy.begin(), busy.end()},
@@ -254,7 +255,7 @@ class Diagnoser {
     return all_are_in();
   }
 
-  // Ranks each of which waits for the next, and the last for the first.
+  // Returns ranks each of which waits for the next, and the last for the first.
   Ranks find_cycle(const std::map<int, int>& next) const {
     for (const int start : waiting_) {
       Ranks path{start};
@@ -290,18 +291,18 @@ class Diagnoser {
     return found;
   }
 
-  // Nobody is missing who is known.
+  // No known rank is missing.
   Diagnosis all_are_in() const {
     const int first = waiting_.front();
     const DumpedCall& call = *blocked(first);
     const DumpedGroup* g = of(first).group(call.group);
     const Ranks unseen = in_state(RankState::unseen);
     if (g && static_cast<size_t>(g->size) > members(call).size() && !unseen.empty())
-      return blame(Kind::unseen, unseen, "has not been heard of: a process, its node or the way to it has died");
+      return blame(Kind::unseen, unseen, "does not respond: a process, its node or the connection to it has died");
     return blame(
         Kind::stuck, members(call),
         fmt::format(
-            "is in {}, as all of the group, and it does not end: what carries it is at fault, a link or a library",
+            "is in {}, like all of the group, and it does not end: its transport is at fault, a link or a library",
             describe(of(first), call)));
   }
 
@@ -321,17 +322,17 @@ class Diagnoser {
     const std::string expected = fmt::format("{} of {} ({} bytes)", name_of(c.call), g ? g->name : "a group", c.bytes);
     if (!why->did) return fmt::format("; it has skipped {} in step {}", expected, of(rank).step - 1);
     return why->skipped ? fmt::format("; it has skipped {} and come to {}", expected, describe(of(rank), *why->did))
-                        : fmt::format("; by the step before, {} would come in the place of {}", expected,
+                        : fmt::format("; by the previous step, {} would come in place of {}", expected,
                                       describe(of(rank), *why->did));
   }
 
-  // Says who does what, where they stand and who waits for them.
+  // Writes the text: who did what, where they are, and who waits for them.
   Diagnosis blame(Kind kind, const Ranks& culprits, const std::string& predicate) const {
     const RankDump& first = of(culprits.front());
     Diagnosis found{.kind = kind, .culprits = culprits, .step = first.step};
     const std::string place = culprits.size() == 1 && !first.where.empty() ? fmt::format(" ({})", first.where) : "";
     found.text = named(culprits) + place + " " + (culprits.size() == 1 ? predicate : plural(predicate));
-    if (kind == Kind::stuck || kind == Kind::desync) return found;  // it says where they stand
+    if (kind == Kind::stuck || kind == Kind::desync) return found;  // it already names the place
     if (!first.calls.empty()) found.text += "; " + standing(first, least_);
     Ranks waiting;
     std::ranges::copy_if(waiting_, std::back_inserter(waiting), [&](int r) { return !has(culprits, r); });
@@ -346,9 +347,9 @@ class Diagnoser {
 
   const std::vector<RankDump>& dumps_;
   double least_;
-  std::vector<const DumpedCall*> blocked_;  // of each rank, null where it does not wait
+  std::vector<const DumpedCall*> blocked_;  // of each rank; null if it does not wait
   Ranks waiting_;                           // those that wait, the longest first
-  std::map<uint64_t, Ranks> members_;       // of each group
+  std::map<uint64_t, Ranks> members_;       // members of each group
 };
 
 }  // namespace

@@ -45,7 +45,8 @@ RankDump read_page(const RecorderPage& page) {
     c.begun = ago(slot.begun);
     c.ended = slot.ended != 0;
     if (waits != 0 && !c.ended) c.waits = ago(waits);
-    if (slot.ticket.load(std::memory_order_acquire) == t) dump.calls.push_back(c);  // else overwritten meanwhile
+    if (slot.ticket.load(std::memory_order_acquire) == t)
+      dump.calls.push_back(c);  // otherwise it was overwritten during the copy
   }
   return dump;
 }
@@ -61,7 +62,7 @@ std::string describe(const RankDump& rank, const DumpedCall& call) {
 
 std::string standing(const RankDump& rank, double least) {
   const std::string who = rank.step > 0 ? fmt::format("rank {} is on step {}", rank.rank, rank.step)
-                                        : fmt::format("rank {} is before its first step", rank.rank);
+                                        : fmt::format("rank {} has not begun its first step", rank.rank);
   if (const DumpedCall* c = rank.blocked_call(least)) return fmt::format("{}, in {}", who, describe(rank, *c));
   if (rank.calls.empty()) return who;
   const DumpedCall& last = rank.calls.back();

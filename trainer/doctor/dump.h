@@ -1,5 +1,5 @@
-// A dump has what a page of a flight recorder (kernels/stream/flight_recorder.h) says of its rank, and how the rank's
-// process was when the page was copied.
+// A dump is a copy of the page of a rank's flight recorder (kernels/stream/flight_recorder.h), with the state of the
+// rank's process at that time.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct DumpedCall {
   int64_t number = 0, bytes = 0, step = 0;
   int peer = -1;
   double begun = 0;   // seconds ago
-  double waits = -1;  // seconds; < 0: nobody waits for it, or it has ended
+  double waits = -1;  // seconds; < 0: not awaited, or over
   bool ended = false;
 };
 
@@ -24,7 +24,7 @@ struct DumpedGroup {
   uint64_t id = 0;
   std::string name;
   int index = 0, size = 1;
-  int64_t begun = 0;  // collectives
+  int64_t begun = 0;  // collectives begun
 };
 
 struct RankDump {
@@ -33,21 +33,21 @@ struct RankDump {
   std::string where = {};  // "process 4711 on host"
   int64_t step = 0;
   std::vector<DumpedGroup> groups = {};
-  std::vector<DumpedCall> calls = {};  // the last, in order
+  std::vector<DumpedCall> calls = {};  // the last ones, in order
 
-  const DumpedGroup* group(uint64_t id) const;  // null: it is not in that group, or no more
-  // The call in which it waits for the longest time, of `least` seconds or more; null where it does not.
+  const DumpedGroup* group(uint64_t id) const;  // null: it is not in that group, or no longer
+  // Returns the call in which it has waited longest, if that is at least `least` seconds; else null.
   const DumpedCall* blocked_call(double least) const;
 };
 
-// The name of the group of the session (session.h), whose calls are outside of steps.
+// The name of the session's group (session.h), whose calls are outside of steps.
 constexpr const char* session_group = "session";
 
 RankDump read_page(const RecorderPage& page);
 
-// "all_reduce 12 of data (4096 bytes, step 7)"
+// Example: "all_reduce 12 of data (4096 bytes, step 7)"
 std::string describe(const RankDump& rank, const DumpedCall& call);
-// "rank 2 is on step 7, after all_reduce 12 of data (4096 bytes, step 7)"
+// Example: "rank 2 is on step 7, after all_reduce 12 of data (4096 bytes, step 7)"
 std::string standing(const RankDump& rank, double least);
 
 }  // namespace megalith

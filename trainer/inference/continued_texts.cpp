@@ -40,7 +40,7 @@ struct Texts {
     return added;
   }
 
-  // Starts texts in free slots. Returns whether a text is left.
+  // Starts texts in free slots. Returns whether any text is left.
   bool fill_slots() {
     const int64_t num_texts = static_cast<int64_t>(prompts.size()) * how.samples;
     bool any = false;
@@ -61,7 +61,8 @@ struct Texts {
     return any;
   }
 
-  // Adds a token to each text. Where the positions are full, reads the last half again from position 0.
+  // Adds a token to each text. Where the positions are full, the older half of the context is dropped and the rest is
+  // read again from position 0.
   void go_on() {
     std::vector<size_t> passed;
     std::vector<Decoder::Next> next;
@@ -122,7 +123,7 @@ struct Texts {
                       text.added);
   }
 
-  // Adds a token that was chosen. Returns whether more may follow.
+  // Adds a chosen token. Returns whether more may follow.
   bool goes_on(ContinuedText& text, int32_t token) {
     if (token == logits_not_finite && session.rank() == 0) sink.not_finite(text.prompt, text.sample);
     if (token < 0) return false;

@@ -10,9 +10,9 @@ namespace megalith {
 
 namespace {
 
-constexpr int32_t interrupt = -3;  // beside text_is_over and logits_not_finite
+constexpr int32_t interrupt = -3;  // a further value, with text_is_over and logits_not_finite
 
-// Shows an answer without what every answer begins with.
+// Prints an answer without the lead with which every answer begins.
 class WithoutLead {
  public:
   WithoutLead(std::string_view lead, const std::function<void(std::string_view)>& out) : lead_(lead), out_(out) {}
@@ -66,7 +66,7 @@ std::vector<int32_t> Conversation::ids_of(const std::vector<ChatMessage>& messag
   return ids;
 }
 
-// Forgets the oldest messages until there is room. Returns the ids of the others.
+// Drops the oldest messages until there is room. Returns the ids of the others.
 std::vector<int32_t> Conversation::fitted(std::vector<ChatMessage>& messages) {
   const int64_t room = decoder_.positions();
   for (;;) {
@@ -74,7 +74,7 @@ std::vector<int32_t> Conversation::fitted(std::vector<ChatMessage>& messages) {
     const bool alone = messages.size() == 1;
     if (std::ssize(ids) <= room - (alone ? 1 : room / 4)) return ids;
     CHECK(!alone,
-          "the message takes {} with its template{}, and the context is {}, with one of them for an answer; send a "
+          "the message takes {} with its template{}, but the context is {}, including one token for an answer; send a "
           "shorter one",
           counted(ids.size(), "token"), system_.empty() ? "" : " and the system message", room);
     messages.erase(messages.begin(), messages.begin() + 2);
@@ -83,7 +83,7 @@ std::vector<int32_t> Conversation::fitted(std::vector<ChatMessage>& messages) {
 
 void Conversation::read(const std::vector<int32_t>& ids, Answer& answer) {
   const auto common = std::ranges::mismatch(held_, ids).in2 - ids.begin();
-  const int64_t kept = std::min<int64_t>(common, std::ssize(ids) - 1);  // the last makes the logits
+  const int64_t kept = std::min<int64_t>(common, std::ssize(ids) - 1);  // the last one produces the logits
   const std::span<const int32_t> more = std::span(ids).subspan(static_cast<size_t>(kept));
   if (kept == 0)
     decoder_.begin(0, more);
@@ -94,7 +94,7 @@ void Conversation::read(const std::vector<int32_t>& ids, Answer& answer) {
   answer.read = std::ssize(more);
 }
 
-// Returns the next token, the same on all ranks, or what stands for one.
+// Returns the next token, the same on all ranks, or one of the values for none.
 int32_t Conversation::next(const How& how, int64_t number) {
   decoder_.read_logits(logits_);
   std::vector<int32_t> token(1), stops(1);

@@ -1,5 +1,5 @@
-// A conversation with a model. What was said lies in the cache of a Decoder: a further message costs the tokens that
-// the cache does not begin with, and no others.
+// A conversation with a model. Its tokens are in the cache of a Decoder: a further message computes only the tokens
+// that differ from the cache.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,34 @@ namespace megalith {
 
 class Conversation {
  public:
-  // Uses place 0 of the decoder. An answer ends with the template's end, the tokenizer's, and any of `ends`. All
-  // arguments must outlive it.
+  // Uses slot 0 of the decoder. An answer ends with the template's end, the tokenizer's, or any of `ends`. All
+  // arguments must outlive the conversation.
   Conversation(Decoder& decoder, const Session& session, const Tokenizer& tokenizer, const ChatTemplate& chat,
                SpecialTexts special_texts, const std::vector<int32_t>& ends);
 
   struct How {
-    int64_t tokens = 0;  // most tokens of an answer; 0: as many as there is room for
+    int64_t tokens = 0;  // maximum number of tokens in an answer; 0: as many as there is room for
     Sampling sampling = {};
-    int64_t least = 0;            // tokens of an answer before which it does not end
-    bool shows_specials = false;  // special tokens are part of an answer, and else left out of it
-    // These are called on rank 0 alone, the first with pieces of the answer as they come.
+    int64_t least = 0;            // minimum number of tokens in an answer
+    bool shows_specials = false;  // special tokens are part of an answer; otherwise they are left out
+    // Callbacks, called only on rank 0. The first gets pieces of the answer as they come.
     std::function<void(std::string_view)> out;
-    std::function<bool()> interrupted = {};              // before each token: whether the answer is to end
-    std::function<void(int64_t messages)> forgets = {};  // before the answer, where messages are forgotten
+    std::function<bool()> interrupted = {};              // called before each token: whether the answer must end
+    std::function<void(int64_t messages)> forgets = {};  // called before the answer if messages are dropped
   };
   struct Answer {
     enum class End { whole, length, interrupted, full };
     End end = End::whole;
-    int64_t kept = 0, read = 0;  // tokens before the answer: in the cache already, and computed
+    int64_t kept = 0, read = 0;  // tokens before the answer: found in the cache, and computed
   };
 
-  // Collective, with the same message on all ranks. Where there is no room for the conversation and a quarter of the
-  // positions for the answer, the oldest question is forgotten with its answer, and so on. Errors, after which the
-  // conversation is what it was: the message alone does not fit; it has a special token that is refused; the template
-  // has no system message, and there is one. JobError: the logits are not finite.
+  // Collective, with the same message on all ranks. If there is no room for the conversation and for an answer of a
+  // quarter of the positions, the oldest questions and answers are dropped. Errors, which leave the conversation
+  // unchanged: the message does not fit by itself; it has a special token that is refused; a system message, but the
+  // template has none. JobError: the logits are not finite.
   Answer answer(const std::string& message, const How& how);
 
-  // Begins anew, with this system message; "": none.
+  // Begins a new conversation with this system message, or without one if it is "".
   void begin(const std::string& system);
   const std::string& system() const { return system_; }
 
@@ -62,12 +62,12 @@ class Conversation {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   const EndOfAnswer end_;
-  std::vector<int32_t> ends_;  // of each of these an answer ends
+  std::vector<int32_t> ends_;  // each of them ends an answer
   const SpecialIds specials_;
   ChatEncoder encoder_;
   std::string system_;
   std::vector<ChatMessage> messages_;
-  std::vector<int32_t> held_;  // what the cache holds
+  std::vector<int32_t> held_;  // the tokens in the cache
   std::vector<float> logits_;
   uint64_t answers_ = 0;
 };

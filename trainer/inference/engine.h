@@ -1,5 +1,5 @@
-// Computes with a trained model on one rank: the plan of a layout, memory as a dry run needs it, the transport and,
-// built on these, a worker (a Stage or a Decoder) that holds this rank's part of the weights.
+// Computes with a trained model on one rank: the plan of a layout, memory as measured by a dry run, the transport and a
+// worker (a Stage or a Decoder) that holds this rank's part of the weights.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ struct Engine {
   std::optional<Runtime> runtime;
   std::unique_ptr<Worker> worker;
 
-  // Collective. `build` makes the worker in a runtime; `rehearse` does, in the dry world, what takes the most memory.
-  // `ranks_on_gpu`: ranks that share this rank's GPU.
+  // Collective. `build` makes the worker in a runtime; `rehearse` does, in the dry world, the work that takes the most
+  // memory. `ranks_on_gpu`: ranks that share this rank's GPU.
   template <class Build, class Rehearse>
   Engine(const Config& config, const Session& session, World where, int ranks_on_gpu, TensorSource& weights,
          Build build, Rehearse rehearse) {

@@ -1,4 +1,4 @@
-// Inference::evaluate and Inference::answer: forward passes of a Stage, in any layout.
+// Implements Inference::evaluate and Inference::answer with forward passes of a Stage, in any layout.
 #include <algorithm>
 #include <optional>
 
@@ -29,7 +29,7 @@ Feed feed_of(const std::vector<AnswerTokens>& sequences, int64_t T) {
   };
 }
 
-// Collects, by sequence, what an evaluation shows of the rows that have targets.
+// Collects, for each sequence, the evaluation of its rows with targets.
 struct Tally {
   Tally(const std::vector<AnswerTokens>& of, int64_t length)
       : sequences(of), T(length), log_likelihood(of.size()), greedy(of.size(), 1), here(of.size(), 0) {}
@@ -68,7 +68,7 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   together(session_, [&] {
     for (const auto& [source, folder, made_by] : tokenizers_beside("--data", data))
       check_same_tokenizer(weights_.path, weights_, hash_of(*made_by),
-                           "that in " + folder + ", with which --data = " + source + " was prepared");
+                           "the one in " + folder + ", with which --data = " + source + " was prepared");
     windows.push_back(
         open_windows("--data", data, config_of_windows(window_length(T), 1), session_.rank(), session_.size()));
   });
@@ -120,7 +120,7 @@ std::vector<EvaluationResult> Inference::evaluate(const std::vector<Windows>& wi
   Config config;
   together(session_, [&] {
     config = config_of_windows(length, std::clamp<int64_t>(4096 / length, 1, most));
-    if (std::ranges::any_of(windows, &Windows::is_masked)) {  // examples are kept apart, by the index alone
+    if (std::ranges::any_of(windows, &Windows::is_masked)) {  // examples are kept apart by the index
       config.data.isolate_documents = true;
       config.data.end_of_text = -1;
     }
@@ -137,7 +137,7 @@ std::vector<EvaluationResult> Inference::evaluate(const std::vector<Windows>& wi
       progress((static_cast<double>(before) + share * static_cast<double>(sequences)) / static_cast<double>(all));
     });
     before += sequences;
-    // The mean counts positions behind the end of a text, which have no loss.
+    // The mean counts positions after the end of a text, which have no loss.
     EvaluationResult& r = results[i];
     r.tokens = windows[i].targets(sequences);
     r.loss = mean * (static_cast<double>(sequences * length) / static_cast<double>(r.tokens));

@@ -1,4 +1,4 @@
-// Inference::generate.
+// Implements Inference::generate.
 #include <algorithm>
 #include <chrono>
 

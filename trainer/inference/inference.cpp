@@ -14,12 +14,12 @@ void check_option(const std::string& option) {
   constexpr std::array<const char*, 6> keys{"parallel.",          "communication.",        "precision.compute",
                                             "precision.residual", "memory.lm_head_chunks", "run.device"};
   CHECK(std::ranges::any_of(keys, [&](const char* key) { return option.starts_with(key); }),
-        "override `{}`: a trained model takes options of [parallel] and [communication], precision.compute, "
+        "override `{}`: a trained model accepts options of [parallel] and [communication], precision.compute, "
         "precision.residual, memory.lm_head_chunks and run.device",
         option);
 }
 
-// Returns a config with the model, the layout and the compute type, all that a forward pass uses.
+// Returns a config with the model, the layout and the compute type, which is all that a forward pass uses.
 Config layout_of(const ModelConfig& model, const std::vector<std::string>& options) {
   for (const std::string& option : options) check_option(option);
   std::string shape = "[model]\n";
@@ -41,7 +41,7 @@ Inference::Inference(const std::string& path, const std::string& tokenizer, cons
     const std::string& tokenizer_path = tokenizer.empty() ? weights_.tokenizer : tokenizer;
     if (!tokenizer_path.empty()) tokenizer_ = load_tokenizer(tokenizer_path);
     CHECK(!tokenizer_ || tokenizer_->vocab_size() <= weights_.model.vocab,
-          "the tokenizer in {} has {} ids, but the model in {} knows {}; give the tokenizer it was trained with by "
+          "the tokenizer in {} has {} ids, but the model in {} has {}; name the tokenizer it was trained with by "
           "--tokenizer",
           tokenizer_path, tokenizer_->vocab_size(), weights_.path, weights_.model.vocab);
     if (!tokenizer.empty() && tokenizer_)
@@ -58,7 +58,7 @@ const ModelUse& Inference::use() const {
 }
 
 const Tokenizer& Inference::tokenizer() const {
-  CHECK(tokenizer_, "{} names no tokenizer; give its folder with --tokenizer", weights_.path);
+  CHECK(tokenizer_, "{} does not name a tokenizer; give its folder with --tokenizer", weights_.path);
   return *tokenizer_;
 }
 

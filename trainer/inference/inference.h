@@ -1,5 +1,5 @@
-// Uses a trained model, for `megalith generate` and `megalith evaluate`, alone or under mpirun, in any layout, on CPUs
-// or GPUs. Each rank holds its part of the weights.
+// Uses a trained model, for `megalith generate` and `megalith evaluate`, on a single rank or under mpirun, in any
+// layout, on CPUs or GPUs. Each rank holds its part of the weights.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace megalith {
 
 struct GenerationRate {
   int64_t tokens = 0;  // added to all texts
-  double seconds = 0;  // reading the prompts included, the weights not
+  double seconds = 0;  // includes reading the prompts, excludes the weights
 };
 
 struct EvaluationResult {
@@ -32,7 +32,7 @@ struct EvaluationResult {
   int64_t bytes = 0;  // text bytes; 0 without a tokenizer
   int64_t windows = 0, all_windows = 0;
   bool documents_apart = false;
-  int64_t documents = 0;  // beginnings among the evaluated tokens, where documents are kept apart
+  int64_t documents = 0;  // beginnings among the evaluated tokens, if documents are kept apart
 };
 
 struct TextEvaluation {
@@ -43,45 +43,45 @@ struct TextEvaluation {
 template <class Worker>
 struct Engine;
 
-// Runs a model on the ranks of a session. All calls are collective, with the same arguments on all ranks; a JobError is
-// what any of them met. Only rank 0 calls back, and its results count.
+// Runs a model on the ranks of a session. All calls are collective, with the same arguments on all ranks; a JobError
+// reports the errors of all. Callbacks are called only on rank 0, whose results count.
 class Inference {
  public:
-  // `path` is as in open_weights; `tokenizer` a folder, or empty for the one of the weights. `options`:
-  // section.key=value of [parallel] and [communication], precision.compute, memory.lm_head_chunks and run.device;
-  // without any, f32 and weights sharded over all ranks. `session` must outlive it.
+  // `path` is as in open_weights; `tokenizer` a folder, or empty for the tokenizer of the weights. `options`:
+  // section.key=value of [parallel] and [communication], precision.compute, memory.lm_head_chunks and run.device. By
+  // default f32, with weights sharded over all ranks. `session` must outlive it.
   Inference(const std::string& path, const std::string& tokenizer, const std::vector<std::string>& options,
             const Session& session, SpecialTexts special_texts = SpecialTexts::ids);
 
-  // Returns why a build with CUDA computes on the CPU unasked, or "".
+  // Returns why a build with CUDA computes on the CPU without being told to, or "".
   const std::string& why_cpu() const { return device_.why_cpu; }
 
-  // Continues each prompt, behind what the tokenizer begins texts with, as continue_texts does, with positions() at
-  // most the model's context. out(prompt, sample, text) gets the added text; end(prompt, sample) ends it.
+  // Continues each prompt as continue_texts does, after the tokens with which the tokenizer begins texts. positions()
+  // is at most the model's context. out(prompt, sample, text) gets the added text; end(prompt, sample) ends it.
   GenerationRate generate(const std::vector<std::string>& prompts, const Generation& how,
                           const std::function<void(size_t, int64_t, std::string_view)>& out,
                           const std::function<void(size_t, int64_t)>& end = {});
 
-  // Returns a decoder with the weights, which has room for `places` texts of `positions` tokens.
+  // Returns a decoder with the weights, with room for `places` texts of `positions` tokens.
   std::unique_ptr<Engine<Decoder>> open_decoder(int64_t places, int64_t positions);
-  // Not collective. Returns the ids of a prompt, behind what the tokenizer begins texts with; `what` names it in the
-  // message about a special token that is refused. Error: there is no tokenizer.
+  // Not collective. Returns the ids of a prompt, after those with which the tokenizer begins texts; `what` names it in
+  // the message about a special token that is refused. Error: there is no tokenizer.
   std::vector<int32_t> prompt_ids(const std::string& prompt, const std::string& what) const;
   const Tokenizer& tokenizer() const;
-  // Not collective. Returns how the model is used, as its training and its folder say. Error: there is no tokenizer.
+  // Not collective. Returns how to use the model, from its training and its folder. Error: there is no tokenizer.
   const ModelUse& use() const;
   const ModelConfig& model() const { return weights_.model; }
   SpecialTexts special_texts() const { return special_texts_; }
 
-  // Returns the mean loss over a token file, every target once: in windows of T tokens (0: the model's context), the
-  // last perhaps shorter, or in the first `limit` windows. Keeps documents apart if training did.
+  // Returns the mean loss over a token file, every target once: in windows of T tokens (0: the model's context), of
+  // which the last may be shorter, or in the first `limit` windows. Keeps documents apart if training did.
   EvaluationResult evaluate(const std::string& data, int64_t T, int64_t limit,
                             const std::function<void(double)>& progress);
-  // Returns the same of each of the texts, which become tokens as text_tokens.h says. `limit` is for each of them.
+  // As above for each of the texts, which become tokens as in text_tokens.h. `limit` is per text.
   std::vector<TextEvaluation> evaluate_texts(const std::vector<std::string>& names, int64_t T, int64_t limit,
                                              const std::function<void(double)>& progress);
 
-  // Returns how likely each answer of each question is.
+  // Returns the likelihood of each answer of each question.
   std::vector<Answered> answer(const std::vector<Question>& questions, const std::function<void(double)>& progress);
 
  private:

@@ -81,7 +81,7 @@ std::vector<Question> read_questions(const std::string& path) {
     all.push_back(line.contains("endings") ? with_endings(line, where) : with_last_word(line, where));
     all.back().where = where;
   }
-  CHECK(!all.empty(), "{} holds no question; expected a JSON object a line", path);
+  CHECK(!all.empty(), "{} has no question; expected a JSON object a line", path);
   return all;
 }
 
@@ -99,7 +99,7 @@ AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question,
   tokens.ids.insert(tokens.ids.begin(), beginning.begin(), beginning.end());
   CHECK(tokens.answer > 0, "{}: the answer `{}` has no token of its own after `{}`", question.where, answer, context);
   CHECK(tokens.answer <= model_context,
-        "{}: an answer of {} tokens, but the model's context is {}; leave the line out, or use a model of a longer "
+        "{}: an answer of {} tokens, but the model's context is {}; remove the line, or use a model with a longer "
         "context",
         question.where, tokens.answer, model_context);
   return tokens;

@@ -29,7 +29,7 @@ struct Question {
 
 struct Answered {
   std::vector<double> log_likelihood;  // one per answer, in nats
-  std::vector<bool> greedy;            // whether each of its tokens is the model's most likely one
+  std::vector<bool> greedy;            // true if each of its tokens is the model's most likely one
 };
 
 struct Scores {
@@ -39,18 +39,18 @@ struct Scores {
   double last_word_acc = 0, perplexity = 0;
 };
 
-// Throws Error with the file, the line and what was expected.
+// Throws Error with the file, the line and the expected form.
 std::vector<Question> read_questions(const std::string& path);
 
-// Holds the tokens of context and answer. As in the harness, blanks at the end of the context count as the answer's,
-// both are encoded together, and an end-of-text token stands for an empty context, unless the tokenizer begins every
-// text with tokens of its own.
+// The tokens of a context and an answer. As in the harness, blanks at the end of the context count as the answer's, and
+// both are encoded together. An end_of_text token stands for an empty context, unless the tokenizer begins every text
+// with its own tokens.
 struct AnswerTokens {
   std::vector<int32_t> ids;
-  int64_t answer = 0;  // number of them that are the answer's
+  int64_t answer = 0;  // number of them in the answer
 };
-// Throws Error, with the line, where the answer has no token of its own, or more than the model's context, or a special
-// token that is refused.
+// Throws Error, with the line, if the answer has no token of its own, has more tokens than the model's context, or has
+// a special token that is refused.
 AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
                            int64_t model_context, SpecialTexts special_texts = SpecialTexts::ids);
 

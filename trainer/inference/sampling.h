@@ -18,8 +18,8 @@ struct Sampling {
   // Sample among the fewest most likely tokens that together have this probability, after temperature and top_k;
   // 1: all. Holtzman et al., arXiv 1904.09751.
   double top_p = 1;
-  // Makes tokens that the text has already less likely: divides their logits above 0, and multiplies those below. 1
-  // changes nothing. Keskar et al., arXiv 1909.05858.
+  // Makes tokens that the text has already less likely: divides their positive logits by this, and multiplies negative
+  // ones. 1: no change. Keskar et al., arXiv 1909.05858.
   double repetition_penalty = 1;
 };
 
@@ -29,7 +29,7 @@ void penalize(std::span<float> logits, std::span<const int32_t> before, double p
 // Returns the index of token number `token` of sample `sample`. The first of equal logits counts as more likely.
 int64_t choose(std::span<const float> logits, const Sampling& sampling, uint64_t sample, uint64_t token);
 
-// Cuts generated text before the first stop string. Holds back what may be the beginning of one.
+// Cuts generated text before the first stop string. Holds back text that may be the beginning of one.
 class StoppingText {
  public:
   explicit StoppingText(std::span<const std::string> stops) : stops_(stops) {}

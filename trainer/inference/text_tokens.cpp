@@ -28,7 +28,7 @@ std::vector<T> values_of(const std::string& bytes) {
   return values;
 }
 
-// The readers of texts name the command that they serve most.
+// Errors of these readers suggest options of `megalith prepare`.
 std::string about_this_command(std::string message) {
   const std::string prepare = "megalith prepare --text", evaluate = "megalith evaluate --text";
   for (size_t at = 0; (at = message.find(prepare, at)) != std::string::npos; at += evaluate.size())
@@ -70,7 +70,7 @@ std::vector<TokenStream> tokens_of_texts(const std::vector<std::string>& names, 
   std::vector<TokenStream> streams;
   together(session, [&] {
     for (auto& [name, tokens] : texts) {
-      CHECK(!tokens.ids.empty(), "{} holds no text; leave it out", name);
+      CHECK(!tokens.ids.empty(), "{} has no text; leave it out", name);
       streams.push_back(TokenStream::of(name, std::move(tokens.ids), std::move(tokens.begins)));
     }
   });

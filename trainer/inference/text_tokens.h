@@ -1,4 +1,4 @@
-// Makes tokens of the texts that a model is evaluated on, in memory.
+// Turns the texts that a model is evaluated on into tokens, in memory.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace megalith {
 
-// Collective. Returns the tokens of each text, read by rank 0, on all ranks: those that `megalith prepare` makes of it
-// with the same tokenizer, --validation 0 and the defaults of its other options. `names` are as for find_texts. Errors,
-// as JobError: those of find_texts and open_bytes, and a bad document (data/corpus/documents.h).
+// Collective. Returns on all ranks the tokens of each text, which rank 0 reads: the tokens that `megalith prepare`
+// would write with the same tokenizer, --validation 0 and its defaults. `names` are as for find_texts. Errors, as
+// JobError: those of find_texts and open_bytes, and a bad document (data/corpus/documents.h).
 std::vector<TokenStream> tokens_of_texts(const std::vector<std::string>& names, const Tokenizer& tokenizer,
                                          SpecialTexts special_texts, const Session& session);
 

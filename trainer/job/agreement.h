@@ -1,5 +1,5 @@
 // Turns an error of one rank into an error of the job. together() runs local work on every rank and then exchanges the
-// outcome: either all go on, or all throw the same JobError, so that no rank waits for one that has given up.
+// outcome: either all continue, or all throw the same JobError, so that no rank waits for one that has given up.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,14 @@
 
 namespace megalith {
 
-// An error that all ranks have: rank 0 prints it, and every rank ends with a non-zero status.
+// An error on all ranks: rank 0 prints it, and every rank ends with a non-zero status.
 class JobError : public Error {
  public:
   using Error::Error;
 };
 
-// Collective. Joins the ranks' distinct messages, at most eight, each with the ranks that have it unless all do.
-// Returns
-// "" where no rank has one.
+// Collective. Joins the ranks' distinct messages, at most eight, each with its ranks unless all have it. Returns "" if
+// no rank has a message.
 std::string merge_messages(const Session& session, const std::string& mine);
 
 // Collective. Returns every rank's value, in rank order: anything that converts to JSON and back, infinity and NaN
@@ -33,7 +32,7 @@ std::vector<T> of_all_ranks(const Session& session, const T& mine) {
   return all;
 }
 
-// Collective. `work` must not communicate. The JobError says what merge_messages() returns.
+// Collective. `work` must not communicate. The JobError has the text of merge_messages().
 void together(const Session& session, const std::function<void()>& work);
 
 }  // namespace megalith

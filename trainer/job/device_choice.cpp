@@ -23,8 +23,8 @@ DeviceChoice choose_world(Device wanted, Backend backend, const std::vector<GpuO
     const bool none = std::ranges::count(of_all_ranks, 0, &GpuOffer::gpus) == std::ssize(of_all_ranks);
     const char* nothing = "this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it";
     if (none && wanted == Device::automatic) return {World::cpu, nothing};
-    CHECK(!none, "run.device = cuda: {}; does nvidia-smi show one? Without: run.device=cpu", nothing);
-    FAIL("rank {} sees no GPU, while others do; start ranks on nodes with GPUs only, or use run.device=cpu",
+    CHECK(!none, "run.device = cuda: {}; does nvidia-smi show one? To run without: run.device=cpu", nothing);
+    FAIL("rank {} sees no GPU, while others do; start ranks only on nodes with GPUs, or use run.device=cpu",
          without - of_all_ranks.begin());
   }
   const auto is_unusable = [](const GpuOffer& offer) { return !offer.unusable.empty(); };
@@ -36,8 +36,8 @@ DeviceChoice choose_world(Device wanted, Backend backend, const std::vector<GpuO
   }
   for (const GpuOffer& offer : of_all_ranks)
     CHECK(backend == Backend::mpi || offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
-          "{} on a node with {}: with NCCL each rank computes on a GPU of its own; start {} a node, use "
-          "more nodes, communication.backend=mpi (slow), or run.device=cpu",
+          "{} on a node with {}: with NCCL each rank needs its own GPU; start {} a node, use more nodes, "
+          "communication.backend=mpi (slow), or run.device=cpu",
           counted(offer.ranks_on_node, "rank"), counted(offer.gpus, "GPU"), counted(offer.gpus, "rank"));
   return {World::cuda};
 }
@@ -49,8 +49,8 @@ void check_each_has_its_own(const std::vector<std::string>& ids) {
   for (const std::string& id : ids) ranks[id]++;
   for (const auto& [id, count] : ranks)
     CHECK(count == 1,
-          "{} ranks were given one GPU, {} ranks have {}: with NCCL each rank computes on a GPU of its own; start "
-          "fewer ranks a node, use more nodes, communication.backend=mpi (slow), or run.device=cpu",
+          "{} ranks were given one GPU, {} ranks have {}: with NCCL each rank needs its own GPU; start fewer ranks a "
+          "node, use more nodes, communication.backend=mpi (slow), or run.device=cpu",
           count, ids.size(), counted(ranks.size(), "GPU"));
 }
 
@@ -64,7 +64,7 @@ double peak_flops(const std::string& gpu) {
   struct Row {
     const char *model, *form;
     double flops;
-  };  // the first row that fits counts
+  };  // the first row that matches counts
   constexpr Row rows[] = {{"A100", "", 312e12},    {"H100", "PCIe", 756e12}, {"H100", "NVL", 835e12},
                           {"H100", "", 989.4e12},  {"H200", "NVL", 835e12},  {"H200", "", 989.4e12},
                           {"GH200", "", 989.4e12}, {"B200", "", 2250e12},    {"GB200", "", 2500e12}};

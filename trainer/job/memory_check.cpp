@@ -17,8 +17,8 @@ namespace {
 std::string in_words(const AvailableMemory& available) {
   if (available.group.empty()) return fmt::format("which has {:.2f} GiB", gib(available.bytes));
   return fmt::format(
-      "of which the control group {} has {:.2f} GiB left: its limit is {:.2f} GiB, and the system kills what goes "
-      "beyond it; raise that (docker run --memory, the job's memory request)",
+      "of which the control group {} has {:.2f} GiB left: its limit is {:.2f} GiB, and the system kills a process that "
+      "exceeds it; raise that (docker run --memory, the job's memory request)",
       available.group, gib(available.bytes), gib(available.limit));
 }
 

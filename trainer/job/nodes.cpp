@@ -14,7 +14,7 @@ std::string why_out_of_order(const std::vector<NodePosition>& of_all_ranks) {
     const auto [position, there] = of_all_ranks[r];
     if (there != each)
       return fmt::format("rank 0 is on a node with {} ranks and rank {} on one with {}", each, r, there);
-    // By induction over the nodes, all of these hold only if each node has the next `each` ranks.
+    // By induction over the nodes, all of these are true only if each node has the next `each` ranks.
     if (const int in_order = static_cast<int>(r) % each; position != in_order)
       return fmt::format("rank {} is number {} on a node with {} ranks, where it would be number {} in order", r,
                          position, each, in_order);
@@ -41,7 +41,7 @@ NodeLayout node_layout(Config config, const Session& session) {
           remedy);
   });
   result.warning = fmt::format(
-      "{}; nodes are taken to hold consecutive ranks, so what is planned to stay inside a node may leave it: {}", why,
+      "{}; the plan assumes consecutive ranks on nodes, so transfers planned inside a node may leave it: {}", why,
       remedy);
   return result;
 }

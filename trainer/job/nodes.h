@@ -1,5 +1,5 @@
-// Checks how the ranks of a job lie on its nodes. Code that tells nodes apart (mesh.h) relies on every node holding the
-// same number of ranks, one node filled after the other.
+// Checks the distribution of a job's ranks over its nodes. Code that distinguishes nodes (mesh.h) relies on every node
+// having the same number of ranks, one node filled after the other.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct NodePosition {
   int rank_on_node = 0, ranks_on_node = 1;
 };
 
-// Returns why the ranks do not lie like that, or "" where they do.
+// Returns how the ranks differ from that, or "".
 std::string why_out_of_order(const std::vector<NodePosition>& of_all_ranks);
 
 struct NodeLayout {
@@ -22,8 +22,8 @@ struct NodeLayout {
   std::string warning;  // why the plan ignores nodes; empty: it does not
 };
 
-// Collective. Returns the config to plan by, with parallel.ranks_per_node = 0 replaced by the launched number. JobError
-// where hierarchical gathers are asked for and the ranks do not lie in order.
+// Collective. Returns the config for the plan, with parallel.ranks_per_node = 0 replaced by the launched number.
+// JobError if hierarchical gathers are requested and the ranks are not in this order.
 NodeLayout node_layout(Config config, const Session& session);
 
 }  // namespace megalith

@@ -19,16 +19,17 @@ void RankContext::open() {
   together(session, [&] { transport.emplace(device.world, layout.config.communication, session); });
   world = transport->world();
   Mesh mesh(plan.mesh, *world);
-  if (plan.reduce_dtype != DType::f32)  // narrow sums go by all-to-all
+  if (plan.reduce_dtype != DType::f32)  // narrow sums use all-to-all
     for (Channel channel : {plan.relay ? Channel::in_node : Channel::shard, Channel::between_nodes, Channel::data})
       if (channel != Channel::between_nodes || plan.relay) mesh.channel(channel).connect_all_to_all();
-  if (layout.config.optimizer.algorithm == Algorithm::muon)  // so do momentum and directions
+  if (layout.config.optimizer.algorithm == Algorithm::muon)  // momentum and directions too
     for (Channel channel : {Channel::shard, Channel::tensor}) mesh.channel(channel).connect_all_to_all();
   if (transport->wants_symmetric())
     symmetric = symmetric_memory_plan(plan.mesh, memory_of_all_ranks(session, {rehearsal.memory, rehearsal.placements}),
                                       session.rank());
   const MemorySizes& sizes = symmetric ? symmetric->sizes : rehearsal.memory;
-  // Check again, now that NCCL and the GEMM library have taken memory, and before any rank of the GPU takes its share.
+  // Check again, now that NCCL and the GEMM library have allocated memory, and before any rank of the GPU allocates its
+  // share.
   std::unique_ptr<DeviceQueue> queue;
   if (device.world == World::cuda) {
     together(session, [&] { queue = std::make_unique<DeviceQueue>(); });

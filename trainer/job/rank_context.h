@@ -1,5 +1,5 @@
-// Holds what a rank of a job works with, made in this order: the device, the plan and its memory and, after all checks,
-// the transport, the memory and the trainer.
+// What a rank of a job works with, made in this order: the device, the plan and its memory and, after all checks, the
+// transport, the memory and the trainer.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ namespace megalith {
 struct RankContext {
   const Session& session;
   DeviceChoice device;
-  NodeLayout layout;  // its config is for planning: the one written to disk stays as it was given
+  NodeLayout layout;  // its config is for planning; the one written to disk is unchanged
   Plan plan;
   Rehearsal rehearsal;
   std::optional<Transport> transport;
   std::unique_ptr<Communicator> world;
-  std::optional<SymmetricMemoryPlan> symmetric;  // where it is asked for
+  std::optional<SymmetricMemoryPlan> symmetric;  // if requested
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
 
@@ -34,11 +34,11 @@ struct RankContext {
   // Makes plan and rehearsal. Not collective. Errors as in plan.h.
   void rehearse();
 
-  // Collective. Makes the rest; weights are undefined. JobError where ranks do not reach one another or memory is not
+  // Collective. Makes the rest; weights are undefined. JobError if ranks cannot reach one another or memory is not
   // free.
   void open();
 
-  // Returns the memory of this rank beside its arenas, after rehearse(); nothing on GPUs.
+  // Returns the memory of this rank besides its arenas, after rehearse(); zeros on GPUs.
   ProcessMemory process_memory(int threads) const;
 };
 

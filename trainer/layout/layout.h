@@ -1,4 +1,4 @@
-// From degrees (configs/degrees.h) to the mesh: how many ranks stand on each axis, and in which order.
+// From degrees (configs/degrees.h) to the mesh: the number of ranks on each axis, and the order of the axes.
 #pragma once
 
 #include "configs/config.h"

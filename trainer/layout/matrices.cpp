@@ -10,8 +10,8 @@ namespace megalith {
 
 namespace {
 
-// Deals the matrices, whose products are of this type, out to the ranks of the shard and tensor axes. The first of them
-// has the most work.
+// Assigns the matrices, whose products have this type, to the ranks of the shard and tensor axes. The first of them has
+// the most work.
 void deal_out(std::vector<Matrix>& matrices, DType type, int shards, int tensors) {
   const auto ranks = static_cast<size_t>(shards * tensors);
   std::vector<size_t> order(matrices.size()), owner(matrices.size());

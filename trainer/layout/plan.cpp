@@ -20,7 +20,7 @@ DType computed_in(ComputeType type) {
   }
 }
 
-// Elements of the unit, padding among them, outside of its matrices that products multiply with.
+// Returns the elements of the unit, with padding, outside the matrices of its products.
 std::vector<Interval> beside_products(const UnitPlan& unit) {
   std::vector<Interval> products;
   for (const PlacedParam& param : unit.params)
@@ -36,7 +36,7 @@ std::vector<Interval> beside_products(const UnitPlan& unit) {
   return beside;
 }
 
-// Adds to the runs of a unit what a parameter, at its offset, holds up to `end`, where its padding ends.
+// Adds to the runs of a unit those of a parameter at its offset, up to `end`, where its padding ends.
 void add_held(std::vector<HeldRun>& all, const PlacedParam& param, const TensorRank& tensor, int64_t end) {
   std::vector<HeldRun> runs = held_runs(param.spec, tensor);
   for (HeldRun& run : runs) run.elements = {param.offset + run.elements.begin, param.offset + run.elements.end};
@@ -44,7 +44,7 @@ void add_held(std::vector<HeldRun>& all, const PlacedParam& param, const TensorR
   all.insert(all.end(), runs.begin(), runs.end());
 }
 
-// Joins those that go on. What all ranks hold has partial gradients where they `share_rows` of the residual.
+// Joins adjacent runs. If ranks `share_rows` of the residual, elements that all of them hold have partial gradients.
 std::vector<HeldRun> joined(const std::vector<HeldRun>& runs, int64_t degree, bool share_rows) {
   std::vector<HeldRun> all;
   for (HeldRun run : runs) {
@@ -69,9 +69,9 @@ std::vector<Interval> counted_of(const std::vector<HeldRun>& runs) {
   return counted;
 }
 
-// `parts`: into which each shard can be divided. Of the parameters those that are trained, or the frozen ones. Rows of
-// the residual are shared out under sequence parallelism, and with them what gradients of unsplit parameters are sums
-// over; the embedding sees all rows.
+// `parts`: each shard can be divided into this many. Takes the trained parameters, or the frozen ones. Under sequence
+// parallelism the rows of the residual are divided, so gradients of unsplit parameters become partial sums; the
+// embedding sees all rows.
 UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, bool share_rows, int64_t shards,
                int64_t shard, int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
@@ -108,13 +108,13 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
   return unit;
 }
 
-// Returns the layers of each chunk of the model.
+// Returns the number of layers of each chunk of the model.
 std::vector<int64_t> layers_of_chunks(const Config& config, const ChunkPlacement& placement) {
   if (!config.parallel.layers_per_stage.empty()) return layers_per_stage(config);
   return split_layers(stage_costs(config.model, config.batch.sequence_length), placement);
 }
 
-// The chunks of this rank's stage, without their units.
+// Returns the chunks of this rank's stage, without their units.
 std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const ChunkPlacement& placement, int64_t stage) {
   const auto all = static_cast<int64_t>(layers.size());
   std::vector<Chunk> chunks;
@@ -133,8 +133,8 @@ std::vector<Chunk> chunks_of_stage(const std::vector<int64_t>& layers, const Chu
   return chunks;
 }
 
-// Two at least, so that the next layer is gathered while one is at work. Layers are of one size; the padding of their
-// shards, which changes with the number of ranks, does not count.
+// At least two, so that the next layer is gathered while one computes. Layers have one size; the padding of their
+// shards, which depends on the number of ranks, does not count.
 int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
   constexpr int64_t least = 2;
   if (max_live_parameters == 0) return least;
@@ -152,7 +152,7 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
   return std::max(least, max_live_parameters / layer);
 }
 
-// Lays out the units of the rank's chunks, in the model's order, and says how each is gathered and reduced.
+// Lays out the units of the rank's chunks, in the model's order, and sets how each is gathered and reduced.
 void add_units(Plan& plan, const Config& config, const Model& model) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
@@ -198,7 +198,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   for (UnitPlan& unit : plan.units)
     if (unit.frozen_part) *unit.frozen_part += plan.units.size();
   std::ranges::move(frozen_parts, std::back_inserter(plan.units));
-  // The first stage answers for what is tied.
+  // For a tied unit the first stage counts.
   if (!first && plan.tied != Plan::nowhere) plan.units[plan.tied].counted.clear();
   const auto placed = [&](const std::vector<size_t>& units) {
     std::vector<size_t> all;
@@ -212,7 +212,7 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
-// Whole units, spread over all of them, so that while one is copied another is updated.
+// Chooses whole units, spread over all of them, so that one is copied while another is updated.
 void offload_optimizer(std::vector<UnitPlan>& units, double share) {
   double all = 0, on_host = 0;
   for (UnitPlan& unit : units) {
@@ -224,17 +224,17 @@ void offload_optimizer(std::vector<UnitPlan>& units, double share) {
   }
 }
 
-// A step is a list of all that is done in it.
+// A step is a list of all its actions.
 void check_steps_size(const PipelineShape& shape) {
   constexpr int64_t most = int64_t{1} << 16;
   CHECK(shape.microbatches <= most / shape.virtual_stages,
-        "a step of {} microbatches{} is longer than can be planned, {}; raise batch.microbatch_size or the number of "
-        "ranks, or lower batch.global_batch_size",
+        "a step of {} microbatches{} is longer than the maximum for a plan, {}; raise batch.microbatch_size or the "
+        "number of ranks, or lower batch.global_batch_size",
         shape.microbatches, shape.virtual_stages > 1 ? fmt::format(" in {} chunks", shape.virtual_stages) : "", most);
 }
 
-// Each chunk reads and writes the whole gradient of the token table, in f32. GPUs, whose memory holds it, are given a
-// gibibyte of logits at a time, in whole tiles of a GEMM: about 8,192 rows of GPT-2's vocabulary in bf16.
+// Each chunk reads and writes the whole gradient of the embedding, in f32. GPUs, whose memory holds it, get a gibibyte
+// of logits at a time, in whole tiles of a GEMM: about 8,192 rows of GPT-2's vocabulary in bf16.
 int64_t head_rows(const Plan& plan, const Config& config) {
   const int64_t N = plan.rows(), columns = plan.logit_columns;
   const auto share = [&](int64_t chunks) { return (N + chunks - 1) / chunks; };
@@ -301,7 +301,7 @@ double BatchPlan::idle() const {
 DType stored_in(StorageType type) { return type == StorageType::fp32 ? DType::f32 : DType::bf16; }
 
 Pipeline make_pipeline(const Config& config, const MeshShape& mesh) {
-  CHECK(config.model.vocab > 0, "model.vocab = 0: no tokenizer to take it from; set model.vocab or data.tokenizer");
+  CHECK(config.model.vocab > 0, "model.vocab = 0, but there is no tokenizer; set model.vocab or data.tokenizer");
   Pipeline pipeline{.shape = {.stages = mesh.pipeline,
                               .virtual_stages = config.parallel.virtual_stages,
                               .microbatches = batch_plan(config, mesh, 0).num_microbatches(),

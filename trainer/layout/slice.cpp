@@ -6,8 +6,8 @@ namespace megalith {
 
 namespace {
 
-// The part of a row group that is here has `held` of `each` rows of memory, from row `local` of it and row `global` of
-// the whole on, as `holders` ranks have it.
+// The local part of a row group has `held` of `each` rows of memory, starting at row `local` of the local tensor and
+// row `global` of the whole; `holders` ranks have it.
 struct PlacedRows {
   int64_t each, held, local, global;
   int64_t holders = 1;

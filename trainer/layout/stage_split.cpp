@@ -9,7 +9,7 @@ namespace megalith {
 
 namespace {
 
-// The smallest, the last of them where several are.
+// Returns the index of the smallest load, the last one of several.
 size_t lightest(const std::vector<double>& loads) {
   return static_cast<size_t>(loads.rend() - std::min_element(loads.rbegin(), loads.rend())) - 1;
 }

@@ -87,7 +87,7 @@ int64_t size_of_file(const std::string& path) {
   return absent ? 0 : static_cast<int64_t>(bytes);
 }
 
-// Returns whether another rank has written the last line since the last line of this process.
+// Returns whether another rank has written the last line since this process wrote its last one.
 bool ended_elsewhere() try {
   const Loggers& to = current();
   return size_of_file(to.path) != to.seen && has_last_word(to.path, to.begin);
@@ -112,7 +112,7 @@ void log_line(const std::string& text, LogTo to) {
   if (!current().file) return;
   if (to != LogTo::console) to_file(text);
   if (const std::string lost = console_errors(); !lost.empty())
-    to_file(fmt::format("warning: {}. The run goes on, and its lines are in this file", lost));
+    to_file(fmt::format("warning: {}. The run continues, and its lines are in this file", lost));
 }
 
 void before_console_lines(std::function<void()> work) { before_line = std::move(work); }

@@ -62,20 +62,20 @@ std::string RetryingFile::reopen() try {
       again.write(at, part.data(), static_cast<int64_t>(part.size()));
     }
   } catch (const Error& e) {
-    lost = fmt::format(", but not all that it held: {}", e.what());
+    lost = fmt::format(", but not all of its content: {}", e.what());
   }
   file_.emplace(std::move(again));
   end_ = file_->size();
   half_left_ = false;
   if (replaced)
     return fmt::format(
-        "{} was replaced by another file under this run; lines written since then are lost, and new ones are appended "
+        "{} was replaced by another file during this run; lines written since then are lost, and new ones are appended "
         "to that file",
         path);
-  return fmt::format("{} was removed under this run, and is there again{}", path,
-                     lost.empty() ? " with what it held" : lost);
+  return fmt::format("{} was removed during this run, and was created again{}", path,
+                     lost.empty() ? " with its content" : lost);
 } catch (const Error& e) {
-  return fmt::format("{} was removed under this run, and the next save tries to open it again: {}", file_->path(),
+  return fmt::format("{} was removed during this run, and the next save tries to open it again: {}", file_->path(),
                      e.what());
 }
 
@@ -98,7 +98,7 @@ void RetryingFile::write() {
 }
 
 void RetryingFile::fail(const std::string& why) {
-  // Remove a half line, which takes no space. Where that fails too, the next write overwrites it.
+  // Remove a half line, which takes no space. If that fails too, the next write overwrites it.
   half_left_ = true;
   try {
     if (file_->size() > end_) file_->resize(end_);
@@ -107,8 +107,8 @@ void RetryingFile::fail(const std::string& why) {
   }
   if (failing_) return;
   failing_ = true;
-  warn_(fmt::format("{}. This does not end the run: up to {} MiB of lines wait in memory until they can be written",
-                    why, most_kept >> 20));
+  warn_(fmt::format("{}. The run continues: up to {} MiB of lines stay in memory until they can be written", why,
+                    most_kept >> 20));
 }
 
 }  // namespace megalith

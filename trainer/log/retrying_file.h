@@ -1,6 +1,7 @@
-// A file of lines (or records) for appending that survives a full disk: it keeps in memory what it cannot write, and
-// writes it in order once that succeeds. It counts and drops what exceeds most_kept. It reports the first failure and
-// its end. Lines that others append meanwhile stay. sync() notices when the file was removed or replaced.
+// A file of lines (or records) for appending that survives a full disk: it keeps lines that it cannot write in memory,
+// and writes them in order once that succeeds. It counts and drops what exceeds most_kept. It reports the first failure
+// and its end. Lines that other processes append meanwhile are kept. sync() notices if the file was removed or
+// replaced.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,11 @@ class RetryingFile {
 
   std::optional<File> file_;
   Warn warn_;
-  int64_t end_;             // end of the whole lines, by whomever
+  int64_t end_;             // end of the whole lines of all writers
   bool half_left_ = false;  // a part of our line follows `end_` and could not be removed
   std::string kept_;        // text to write next
   int64_t kept_lines_ = 0;
-  int64_t lost_lines_ = 0;  // after kept_
+  int64_t lost_lines_ = 0;  // dropped, after kept_
   bool failing_ = false;
 };
 

@@ -23,7 +23,7 @@ std::optional<int64_t> number_in(const std::string& path) {
   if (!(std::ifstream(path) >> word)) return std::nullopt;
   int64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc{} ? std::optional(number) : std::nullopt;  // "max": none
+  return error == std::errc{} ? std::optional(number) : std::nullopt;  // "max": no limit
 }
 
 // Adds up the lines "NAME NUMBER" of these names.
@@ -43,7 +43,7 @@ bool has_item(const std::string& list, const std::string& item) {
   return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
 
-// Decodes mountinfo's \ and three octal digits, which stand for white space and backslashes.
+// Decodes mountinfo's \ and three octal digits, which encode white space and backslashes.
 std::string without_octal(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); i++)

@@ -1,4 +1,4 @@
-// Finds how much memory is left for this process: of its machine, and of its control groups (cgroups v1 and v2), where
+// Finds how much memory is left for this process: on its machine, and in its control groups (cgroups v1 and v2), where
 // the system kills a process without notice when one is full.
 #pragma once
 
@@ -9,13 +9,13 @@ namespace megalith {
 
 struct AvailableMemory {
   int64_t bytes = 0;       // shared by all processes in the same groups
-  std::string group = {};  // the control group that leaves the least, "/docker/1f"; empty: the machine leaves less
-  int64_t limit = -1;      // that group's; -1: none
+  std::string group = {};  // the control group with the least left, "/docker/1f"; empty: the machine has less
+  int64_t limit = -1;      // limit of that group; -1: no group
 };
 
-// Subtracts huge pages, which nothing here uses, from the machine's memory and used memory but not file caches, which
-// the system can free, from a group's limit; the smallest result on the path to the root counts. `root` stands for / in
-// tests.
+// Subtracts huge pages, which Megalith does not use, from the machine's memory. Subtracts used memory, but not file
+// caches, which the system can free, from a group's limit. The smallest result on the path to the root counts. `root`
+// replaces / in tests.
 AvailableMemory available_memory(const std::string& root = "");
 
 }  // namespace megalith

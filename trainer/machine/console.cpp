@@ -27,7 +27,7 @@ void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 void write_console(std::FILE* out, std::string_view text) noexcept {
   if (std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0) return;
   const int error = errno;
-  // Text left in the buffer would fail every later write, and the end of the process.
+  // Text left in the buffer would make every later write fail, also at exit.
   ::__fpurge(out);
   std::clearerr(out);
   int none = 0;

@@ -1,9 +1,9 @@
-// Talks with somebody at a terminal, or with a pipe: lines come from standard input, and Ctrl-C ends what is being
-// written and not the program.
+// A dialogue with a user at a terminal, or with a pipe. Lines come from standard input; Ctrl-C stops the current
+// output, not the program.
 //
-// While a Dialogue lives, SIGINT and SIGUSR1 (in whose place `megalith run` passes on a Ctrl-C) run no handler, which
-// no thread that computes may do (session/signal_watch.h). So it is made before threads of kernels are. Whoever reads
-// or writes asks whether one has come.
+// During the lifetime of a Dialogue, SIGINT and SIGUSR1 are blocked and polled, since threads that compute must not run
+// handlers (session/signal_watch.h). `megalith run` forwards Ctrl-C as SIGUSR1. So create it before any threads of
+// kernels. Readers and writers ask interrupted().
 #pragma once
 
 #include <signal.h>
@@ -21,20 +21,20 @@ class Dialogue {
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  // Returns whether somebody types and reads: standard input and standard output are a terminal.
+  // Returns whether a user is present: standard input and standard output are a terminal.
   bool with_somebody() const { return with_somebody_; }
 
-  // Returns the next line without its end, after `prompt`, which only a terminal shows; nothing at the end of the
-  // input. A Ctrl-C drops what was typed: the prompt comes again, with `after_ctrl_c` before it. Of a pipe it is the
-  // end.
+  // Returns the next line without its end, after `prompt`, which only a terminal shows; nullopt at the end of the
+  // input. Ctrl-C discards the typed text: the prompt comes again, after `after_ctrl_c`. With a pipe, Ctrl-C ends the
+  // input.
   std::optional<std::string> read_line(std::string_view prompt, std::string_view after_ctrl_c);
 
-  // Returns whether a Ctrl-C has come since it was last asked.
+  // Returns whether Ctrl-C was pressed since the last call.
   bool interrupted();
 
   // Writes to standard output at once.
   void write(std::string_view text);
-  // Writes a line about the dialogue itself: to the terminal, where it is dim, else to standard error.
+  // Writes a line about the dialogue itself: dimmed on a terminal, otherwise to standard error.
   void remark(const std::string& text);
 
  private:

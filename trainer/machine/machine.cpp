@@ -21,7 +21,7 @@ namespace {
 
 constexpr int most_threads = 1024;  // the OpenMP library keeps a list of them on the stack
 
-// Reads the outermost level of OMP_NUM_THREADS, a number or a list of one per level; returns 0 where it is neither.
+// Reads the outermost level of OMP_NUM_THREADS, a number or a list of one per level; returns 0 if it is neither.
 int threads_in(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t"), end = std::min(text.find(','), text.size());
   int threads = 0;
@@ -50,14 +50,14 @@ void check_stack() {
   constexpr rlim_t least = 512 << 10;
   const rlim_t limit = limit_on(RLIMIT_STACK);
   CHECK(limit >= least,
-        "the stack of this process may have {} KiB, and the program takes up to {}; raise it (ulimit -s)", limit >> 10,
+        "the stack of this process may have {} KiB, but the program takes up to {}; raise it (ulimit -s)", limit >> 10,
         least >> 10);
 }
 
 void check_open_files() {
   constexpr rlim_t least = 32;
   const rlim_t limit = limit_on(RLIMIT_NOFILE);
-  CHECK(limit >= least, "this process may have {} files open, and a training takes up to {}; raise it (ulimit -n)",
+  CHECK(limit >= least, "this process may have {} files open, but a training takes up to {}; raise it (ulimit -n)",
         limit, least);
 }
 
@@ -73,9 +73,8 @@ std::string crowded_threads(int threads) {
   const int cores = omp_get_num_procs();
   if (threads <= cores) return "";
   return fmt::format(
-      "OMP_NUM_THREADS = {}, and each rank may run on {} only, where its threads take turns; mpirun binds ranks to "
-      "cores: "
-      "start them with `megalith run` or mpirun --bind-to none, or set fewer threads",
+      "OMP_NUM_THREADS = {}, but each rank may run on {} only, where its threads take turns; mpirun binds ranks to "
+      "cores: start them with `megalith run` or mpirun --bind-to none, or set fewer threads",
       threads, counted(cores, "core"));
 }
 

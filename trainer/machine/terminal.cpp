@@ -37,7 +37,7 @@ Process process(long pid) {
   return found;
 }
 
-// Returns the launcher above this process, or the `megalith run` that forwards its standard error; 0: none.
+// Returns the launcher among this process's parents, or the `megalith run` that forwards its standard error; 0: none.
 long find_launcher() {
   static const std::set<std::string> names = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte"};
   for (long pid = ::getppid(); pid > 1;) {
@@ -52,7 +52,7 @@ long launcher() {
   return found;
 }
 
-// Returns the terminal behind an output of the launcher, or "".
+// Returns the terminal that an output of the launcher goes to, or "".
 std::string launcher_terminal(int descriptor) {
   std::error_code error;
   const std::string opened =
@@ -78,7 +78,7 @@ bool stderr_is_terminal() { return is_terminal(STDERR_FILENO); }
 int terminal_columns() {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     if (const int columns = columns_of(descriptor); columns > 0) return columns;
-    // mpirun tells its pseudo-terminals no size.
+    // mpirun's pseudo-terminals have no size.
     const std::string path = launcher() == 0 ? "" : launcher_terminal(descriptor);
     const int terminal = path.empty() ? -1 : ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_CLOEXEC);
     if (terminal < 0) continue;

@@ -1,10 +1,10 @@
-// Names the version of this program, and what it was built for.
+// Names the version of this program and the machines of its build.
 #pragma once
 
 namespace megalith {
 
-// Returns "megalith 0.2.0, commit 0123456789ab", followed by ", with changes" where its files were changed; the commit
-// is "unknown" outside a git tree. commit.cmake writes the definition, so that a commit compiles this alone.
+// Returns "megalith 0.2.0, commit 0123456789ab", followed by ", with changes" if its files were changed; the commit is
+// "unknown" outside a git tree. commit.cmake writes the definition, so that a commit recompiles only this.
 const char* version();
 
 // Returns "built for processors like that of the machine that compiled it, without GPUs, by GNU 12.2.0 on Debian

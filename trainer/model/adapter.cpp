@@ -10,9 +10,9 @@ namespace megalith {
 
 namespace {
 
-// Returns the groups of rows of the layer that have an adapter of their own or, if the layer is one module, share one.
+// Returns the groups of rows of the layer that have separate adapters or, if the layer is one module, share one.
 std::vector<Interval> adapted_groups(const std::string& name, int64_t groups, const ModelConfig& config) {
-  const std::string linear = name.substr(name.find('.', name.find('.') + 1) + 1);  // behind "h.0."
+  const std::string linear = name.substr(name.find('.', name.find('.') + 1) + 1);  // after "h.0."
   int64_t modules = 0;
   for (const AdapterModule& module : adapter_modules(config)) modules += module.linear == linear ? 1 : 0;
   std::vector<Interval> adapted;
@@ -67,7 +67,7 @@ AdaptedRows Adapter::rows(int64_t parts) const {
   return here;
 }
 
-// The branch has all rows of the microbatch.
+// In a branch, rows count from the microbatch's first, so take back the sequence-parallel offset.
 Dropout Adapter::dropout(const Context& c, int64_t columns) const {
   Dropout d = c.dropout_at(site_);
   d.p = c.adapter_dropout;
@@ -120,7 +120,7 @@ void Adapter::backward_input(const Context& c, const UnitTensors& w, Tensor dx, 
   launch(c.s, Add{.y = dx, .x = more});
 }
 
-// What A makes of the input is made again, so that no pass keeps it.
+// Recomputes A's output, so that no pass keeps it.
 void Adapter::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                               bool add) const {
   const auto scope = c.scratch.scope();

@@ -1,10 +1,10 @@
 // A frozen linear layer with a low-rank adapter: y = x w^T + b + scale * B (A dropout(x)) (Hu et al., LoRA, arXiv
-// 2106.09685, section 4.1), with b where it is part of the product (linear.h). Parts of the layer's output may have
-// adapters of their own, and others none.
+// 2106.09685, section 4.1), with b if it is part of the product (linear.h). Parts of the layer's output may have
+// separate adapters; others may have none.
 //
-// A layer that is split by its output features gives every part A and splits B; the gradient of A is a sum over parts.
-// A layer that is split by its input features splits A and gives every part B, whose gradient is a sum over parts, as
-// the layer's output is. So neither needs a sum in a pass that the layer does not have.
+// If a layer is split by its output features, every part has A, and B is split; the gradient of A is a sum over parts.
+// If it is split by its input features, A is split, and every part has B, whose gradient is a sum over parts, as the
+// layer's output is. So neither needs a sum in a pass in which the layer has none.
 #pragma once
 
 #include <string>
@@ -19,23 +19,23 @@ namespace megalith {
 
 class Adapter {
  public:
-  // The layer: its parameters, without a bias that is not part of the product, and as Linear::Shape has it.
+  // The layer's parameters, without a bias that is not part of the product, and its shape as in Linear::Shape.
   struct Layer {
     Param weight, bias{};
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
     std::vector<RowGroup> row_groups{};
   };
-  // Makes none: it is false.
+  // No adapter: converts to false.
   Adapter() = default;
-  // Declares `name`.lora_A.weight (parts * rank, in), from normal(0, 1 / sqrt(3 in)), which has the deviation of the
-  // uniform distribution that PEFT draws from, and `name`.lora_B.weight (rows with an adapter, rank), from 0, and a
-  // dropout, if the config gives the layer an adapter: `name` is "h.0.attn.c_attn".
+  // Declares `name`.lora_A.weight (parts * rank, in), from normal(0, 1 / sqrt(3 in)), which has the deviation of PEFT's
+  // uniform distribution; `name`.lora_B.weight (rows with an adapter, rank), from 0; and a dropout. Does nothing unless
+  // the config gives the layer an adapter. `name` is "h.0.attn.c_attn".
   Adapter(Declarations& model, const std::string& name, const Layer& layer, const ModelConfig& config);
 
   explicit operator bool() const { return a_.index >= 0; }
 
-  // y (N, out) written; x (N, in). All sizes here and below are those of the part that is here.
+  // y (N, out) written; x (N, in). All sizes here and below are local.
   void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
   // dx (N, in) written; dy (N, out).
   void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
@@ -44,16 +44,16 @@ class Adapter {
                        bool add) const;
 
  private:
-  AdaptedRows rows(int64_t parts) const;  // of one of so many parts
+  AdaptedRows rows(int64_t parts) const;  // rows of one of this many parts
   Dropout dropout(const Context& c, int64_t columns) const;
   // These return tensors in scratch, or x itself.
   Tensor dropped(const Context& c, Tensor x) const;
   Tensor inner(const Context& c, const UnitTensors& w, Tensor x) const;            // x A^T (N, parts * rank)
   Tensor wide(const Context& c, const UnitTensors& w, int64_t outputs) const;      // scale * B, spread (low_rank.h)
-  Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // of inner()
+  Tensor inner_gradient(const Context& c, const UnitTensors& w, Tensor dy) const;  // the gradient of inner()
 
-  Layer layer_;                      // its row groups are one at least
-  std::vector<Interval> adapted_{};  // of these, those that have an adapter together
+  Layer layer_;                      // row_groups is never empty
+  std::vector<Interval> adapted_{};  // among these, the groups that share an adapter
   Param a_{}, b_{};
   double scale_ = 1;
   int32_t site_ = 0;

@@ -56,7 +56,7 @@ AttentionDims Attention::dims(const PassShape& pass) const {
           .key_value_heads = std::max<int64_t>(1, kv_heads_ / pass.parts)};
 }
 
-// The branch has all rows of the microbatch.
+// In a branch, rows count from the microbatch's first, so take back the sequence-parallel offset.
 Dropout Attention::dropout(const Context& c) const {
   Dropout d = c.dropout_at(site_);
   d.first_row -= c.pass.first_row;

@@ -10,8 +10,8 @@ namespace megalith {
 
 namespace {
 
-// Unless the config says otherwise, what is added to the residual starts smaller by sqrt(2 L): Radford et al., Language
-// Models are Unsupervised Multitask Learners, 2019, section 2.3.
+// The default: what is added to the residual is initially smaller by sqrt(2 L). Radford et al., Language Models are
+// Unsupervised Multitask Learners, 2019, section 2.3.
 double residual_std(const ModelConfig& config) {
   if (config.initial_output_std > 0) return config.initial_output_std;
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
@@ -135,7 +135,8 @@ void Block::backward_input(const Context& c, const UnitTensors& w, const BlockSa
 
 void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
                             const BlockGradients& g, bool add) const {
-  // All that the products read is on its way from here on, so that only the first transfer has no product beside it.
+  // All inputs of the products are in transfer from here on, so that only the first transfer does not overlap with a
+  // product.
   const auto scope = c.scratch.scope();
   const auto entered = [&](const Tensor& x) { return c.edge.begin_enter(c.s, c.scratch, x, Edge::Cut::whole); };
   const auto left = [&](const Tensor& dh) { return c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::whole); };
@@ -149,8 +150,8 @@ void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockS
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                      const BlockGradients* kept, bool add) const {
-  // The gradient of what a branch added, each in its turn; without dropout, in series and in one type it is dy itself,
-  // unless it is kept.
+  // The gradient of what a branch added, one branch after the other. Without dropout, in series and in one type it is
+  // dy itself, unless it is kept.
   const auto scope = c.scratch.scope();
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const DType compute = a.feed_forward.fc.dtype();
@@ -161,7 +162,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, auto g) {
     InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, g.dout, Edge::Cut::pieces);
     g.dout = left.rows();
-    // The transfer of the result overlaps, in pieces, the product that computes it, or else the weights' gradients.
+    // The transfer of the result overlaps, in pieces, with the product that computes it, or else with the weights'
+    // gradients.
     if (kept) return layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::pieces).all();
     InPieces x = c.edge.begin_enter(c.s, c.scratch, normed, Edge::Cut::whole);
     InPieces entered = layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::whole);

@@ -16,21 +16,21 @@
 
 namespace megalith {
 
-// BlockSaved holds what backward needs of forward.
+// What backward needs from forward.
 struct BlockSaved {
-  Tensor x;    // (R, C): the caller's; the rest comes from Block::allocate
+  Tensor x;    // (R, C): the caller's memory; the rest comes from Block::allocate
   Tensor mid;  // (R, C)
   Norm::Saved norm_1, norm_2;
   Attention::Saved attention;
   FeedForward::Saved feed_forward;
 
-  // Takes what the products read (Block::allocate_inputs) in place of its own, but for a product that is kept.
+  // Takes the inputs of products (Block::allocate_inputs) in place of its own, except products that are kept.
   void take_inputs(const BlockSaved& inputs, Kept kept);
 };
 
-// BlockGradients holds what the second half of a layer's backward pass needs of the first; of the gradients of what the
-// branches added, the rows of the residual (R, C), of which the branch is given its own in each half. In memory, it
-// takes the place of what the first half needs of the forward pass.
+// What the second half of a layer's backward pass needs from the first. Of the gradients of the branches' outputs it
+// has the rows of the residual (R, C); each half gathers the branch's rows from them. It can reuse the memory of what
+// the first half needs from the forward pass.
 struct BlockGradients {
   Attention::Gradients attention;
   FeedForward::Gradients feed_forward;
@@ -41,29 +41,29 @@ class Block {
   // Declares a unit "block `layer`".
   Block(Declarations& model, const ModelConfig& config, int64_t layer);
 
-  // Memory for what of `a` has none yet and is to be kept, but for x.
+  // Allocates what `kept` keeps of `a` and has no memory yet, except x.
   void allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const;
-  // Memory for what of `a` the products read, which both halves of the backward pass need.
+  // Allocates the inputs of products in `a`, which both halves of the backward pass need.
   void allocate_inputs(Arena& arena, const PassTypes& types, const PassShape& pass, BlockSaved& a) const;
-  // Memory for gradients: that of what `over` has, which then is lost, or else the arena's.
+  // Allocates gradients: in the memory of `over`, whose content is then lost, or else in the arena.
   BlockGradients allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
                                     const BlockSaved& over) const;
   const Attention& attention() const { return attention_; }
 
-  // y (R, C) written; fills `a`. Without y (an empty tensor) only what `a` holds is computed. With a cache, the rows go
-  // on from what it holds, and are kept in it.
+  // y (R, C) written; fills `a`. Without y (an empty tensor) only the tensors of `a` are computed. With a cache, the
+  // rows also attend to its content, and are added to it.
   void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                const KeyValueCache* cache = nullptr) const;
 
-  // Fills the rest of `a` from x and the products, with the bits that forward() gave it.
+  // Fills the rest of `a` from x and the products, with the same bits as forward().
   void recompute(const Context& c, const UnitTensors& w, const BlockSaved& a) const;
 
   // dy (R, C) becomes dx in place; `dw` accumulates. Unless `add`, its matrices are written.
   void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                 bool add) const;
 
-  // The two halves of backward(), to the bit: dy becomes dx in place, g is written, and `dw` accumulates but for what
-  // backward_weight() adds to it, of a with the same inputs.
+  // backward() in two halves with the same bits. backward_input turns dy into dx in place, writes g, and accumulates
+  // the gradients in `dw` that are no product; backward_weight adds the rest and takes the same inputs.
   void backward_input(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                       const BlockGradients& g) const;
   void backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
@@ -78,8 +78,8 @@ class Block {
   // Writes y = mid + h, the output of the feed-forward layer.
   void add_feed_forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, InPieces h) const;
 
-  // Both halves, the gradients of weights as soon as they can be; or with `kept`, what backward_weight() needs, the
-  // first.
+  // Both halves, with gradients of weights as early as possible; or with `kept`, what backward_weight() needs, only the
+  // first half.
   void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                 const BlockGradients* kept, bool add) const;
 
@@ -89,7 +89,7 @@ class Block {
   Attention attention_;
   Norm norm_2_;
   FeedForward feed_forward_;
-  int32_t attention_site_, feed_forward_site_;  // the dropout of what each branch adds
+  int32_t attention_site_, feed_forward_site_;  // the dropout of each branch's output
 };
 
 }  // namespace megalith

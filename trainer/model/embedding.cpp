@@ -5,8 +5,8 @@
 
 namespace megalith {
 
-// Rows of a part are padded to 16 bytes of bf16 logits and, where it costs next to nothing, to whole tiles of a GPU's
-// GEMM, since the table may be the head's as well.
+// Rows of a part are padded to 16 bytes of bf16 logits and, if that costs little, to whole tiles of a GPU's GEMM, since
+// the head may use the embedding as well.
 ParamSpec token_matrix(const std::string& name, const ModelConfig& config) {
   return {.name = name,
           .shape = {config.vocab, config.hidden},
@@ -20,12 +20,12 @@ ParamSpec token_matrix(const std::string& name, const ModelConfig& config) {
 // Initial values as in GPT-2: positions have half the deviation of tokens (0.01 and 0.02 in src/model.py of
 // openai/gpt-2).
 Embedding::Embedding(Declarations& model, const ModelConfig& config) {
-  units_.push_back(model.begin_unit("token table"));
+  units_.push_back(model.begin_unit("token embedding"));
   ParamSpec table = token_matrix("wte.weight", config);
   table.multiplies = config.tied_head;
   table_ = model.parameter(std::move(table));
   if (config.positions == Positions::learned) {
-    units_.push_back(model.begin_unit("position table"));
+    units_.push_back(model.begin_unit("position embedding"));
     positions_ = model.parameter({.name = "wpe.weight",
                                   .shape = {config.context, config.hidden},
                                   .init_std = config.initial_std / 2,
@@ -38,7 +38,7 @@ void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor
   const auto scope = c.scratch.scope();
   const int64_t N = tokens.numel();
   const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
-  // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
+  // A row is complete where its token is held and 0 elsewhere, so that summing over ranks is exact.
   launch(c.s, EmbeddingForward{.y = h,
                                .tokens = tokens,
                                .wte = w[0][table_],

@@ -1,5 +1,5 @@
-// The bottom of the model: x = dropout(table[token] + positions[position]), without the latter where positions are
-// rotary (attention.h).
+// The bottom of the model: x = dropout(table[token] + positions[position]); with rotary positions (attention.h) the
+// second term is absent.
 #pragma once
 
 #include <span>
@@ -9,30 +9,30 @@
 
 namespace megalith {
 
-// A matrix (vocabulary, C) whose rows are split and padded: the token table, or a head of its own.
+// A matrix (vocabulary, C) whose rows are split and padded: the embedding, or the matrix of an untied head.
 ParamSpec token_matrix(const std::string& name, const ModelConfig& config);
 
 class Embedding {
  public:
-  // Declares two units, the token table and, if positions are learned, the position table, which its calls are given in
-  // this order.
+  // Declares one unit for the embedding and, if positions are learned, one for their table; forward and backward take
+  // their tensors in this order.
   Embedding(Declarations& model, const ModelConfig& config);
 
   const std::vector<size_t>& units() const { return units_; }
-  // The table is in the first unit: token_matrix().
+  // Returns the embedding's matrix, token_matrix(), in the first unit.
   Param table() const { return table_; }
 
   // x (R, C) written; tokens (N) i32, sequences of T.
   void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, Tensor x) const;
 
-  // The same of runs of tokens that stand anywhere: so many from that position on, one run after the other.
+  // As above for runs of tokens at any positions: `count` tokens from a position on, one run after the other.
   struct PositionRange {
     int64_t first, count;
   };
   void forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const PositionRange> runs,
                Tensor x) const;
 
-  // dw accumulates, where it is not frozen; dx (R, C) is used up.
+  // dw accumulates, unless it is frozen; dx (R, C) is used up.
   void backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const;
 
  private:

@@ -52,7 +52,7 @@ void Head::loss_and_gradient(const Context& c, std::span<const UnitTensors> w, T
   const Tensor dh = c.scratch.tensor(logits_.dtype(w[1]), {targets.numel(), x.cols()});
   const Norm::Saved normed = norm(c, w, x);
   const Tensor h = c.edge.enter(c.s, c.scratch, normed.y);
-  in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {  // which becomes its own gradient
+  in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {  // z becomes its own gradient
     c.edge.loss_and_gradient(c.s, c.scratch, losses.flat(begin, end), z, targets.flat(begin, end), scale);
     logits_.backward_weight(c, w[1], dw[1], z, h.rows(begin, end), add || begin > 0);
     logits_.backward_input(c, w[1], dh.rows(begin, end), z);

@@ -13,9 +13,8 @@ namespace megalith {
 
 class Head {
  public:
-  // Declares a unit, the final norm; the logits are products with the embedding's table, which then is tied, or with a
-  // matrix of the head's own, another unit. Its calls are given the tensors of the norm's unit and of the matrix's, in
-  // this order.
+  // Declares a unit for the final norm. The logits are products with the embedding's table, which is then tied, or with
+  // the head's own matrix, another unit. Calls take the tensors of the norm's unit and of the matrix's, in this order.
   Head(Declarations& model, const ModelConfig& config, const Embedding& embedding);
 
   const std::vector<size_t>& units() const { return units_; }
@@ -23,15 +22,15 @@ class Head {
   // losses (N) f32 written, 0 where the target is -1; x (R, C); targets (N) i32.
   void loss(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor losses) const;
 
-  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses). Unless `add`, dw's table is written.
+  // As above; dx (R, C) written and dw accumulates, both of scale * sum(losses). Unless `add`, dw's table is written.
   void loss_and_gradient(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets,
                          const GradientScale& scale, Tensor losses, Tensor dx, std::span<const UnitTensors> dw,
                          bool add) const;
 
-  // stats (3, N) f32 written, of each row as Edge::softmax does; what it makes of a target of -1 means nothing.
+  // stats (3, N) f32 written, as by Edge::softmax; rows with target -1 are unspecified.
   void softmax(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor stats) const;
 
-  // logits (n, columns of the vocabulary that are here, with padding) written, of n rows x (n, C).
+  // logits (n, local columns of the vocabulary, with padding) written, of n rows x (n, C).
   void logits(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor logits) const;
 
  private:

@@ -1,5 +1,5 @@
-// A tensor whose rows are ready piece by piece, as sums and gathers over ranks bring them: the product of one piece
-// runs beside the transfer of the next.
+// A tensor whose rows become ready piece by piece, as sums and gathers over ranks deliver them: the product of one
+// piece overlaps with the transfer of the next.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@ namespace megalith {
 
 class InPieces {
  public:
-  // Orders the stream after what makes a piece ready. It is called once.
+  // Orders the stream after the operation that makes a piece ready. It is called once.
   using Await = std::function<void()>;
 
   // All rows are ready.
   InPieces(Tensor ready) : InPieces(ready, Await{}) {}
-  // They are ready together.
+  // All rows become ready together.
   InPieces(Tensor rows, Await await) : rows_(rows) { add({0, rows.rows()}, std::move(await)); }
-  // Pieces are to be added, in the order of the rows and up to the last row.
+  // Pieces must be added, in the order of the rows and up to the last row.
   static InPieces none_of(Tensor rows) {
     InPieces pieces(rows);
     pieces.pieces_.clear();
@@ -29,13 +29,13 @@ class InPieces {
   }
   void add(Interval rows, Await await) { pieces_.push_back({rows, std::move(await)}); }
 
-  // What makes the pieces needs this, which is let go when all of them are ready.
+  // Keeps memory that the operations need until all pieces are ready.
   void hold(std::shared_ptr<void> memory) { held_ = std::move(memory); }
 
-  // The tensor: rows of it may be read once they are ready.
+  // The tensor. Its rows may be read once they are ready.
   const Tensor& rows() const { return rows_; }
 
-  // Calls use(rows) for each piece when it is ready, in order. Afterwards all are.
+  // Calls use(rows) for each piece when it is ready, in order. Afterwards all rows are ready.
   template <class Use>
   void each(Use use) {
     for (Piece& piece : pieces_) {
@@ -44,13 +44,14 @@ class InPieces {
       use(piece.rows);
     }
   }
-  // Returns the tensor when all its rows are ready.
+  // Waits for all rows and returns the tensor.
   Tensor all() {
     each([](Interval) {});
     return rows_;
   }
 
-  // Returns `made` in pieces of the same rows: each is ready when this one's is and make(rows) has been called.
+  // Returns `made` in pieces of the same rows: each is ready when this tensor's piece is and make(rows) has been
+  // called.
   InPieces then(Tensor made, const std::function<void(Interval rows)>& make) && {
     InPieces pieces = none_of(made);
     for (Piece& piece : pieces_)
@@ -64,7 +65,7 @@ class InPieces {
  private:
   struct Piece {
     Interval rows;
-    Await await;  // empty: is ready
+    Await await;  // empty: ready
   };
   Tensor rows_;
   std::vector<Piece> pieces_;

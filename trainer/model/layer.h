@@ -1,9 +1,9 @@
-// This header has what every layer of the model is given besides tensors.
+// What every layer of the model gets besides tensors.
 //
-// A layer is an object. It declares its parameters as it is made and holds none: they are handed to each call as the
-// tensors of its unit (UnitTensors). It has a struct Saved of what its backward pass needs of its forward pass, and
-// gives that memory (allocate). Its backward pass has two halves, the gradient of its input and those of its weights;
-// the second may come at any time after the first. What it can compute again from the rest is in recompute.
+// A layer is an object. It declares its parameters in its constructor and does not hold them: each call gets them as
+// the tensors of its unit (UnitTensors). Its struct Saved has what its backward pass needs from its forward pass;
+// allocate() gives it memory. Its backward pass has two halves, the gradient of its input and those of its weights; the
+// second may come at any time after the first. recompute() computes what follows from the other saved tensors.
 #pragma once
 
 #include "kernels/elementwise/dropout.h"
@@ -20,16 +20,17 @@ struct Context {
   Arena& scratch;
   const Edge& edge;
   const PassShape& pass;
-  Dropout dropout{};  // probability, seed, step and first row of the residual; the site is set where it is used
+  Dropout dropout{};           // probability, seed, step and first row of the residual; each use sets the site
   double adapter_dropout = 0;  // its probability; 0 outside of training
-  Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: they share
+  Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: no document
+                    // mask
 
   Dropout dropout_at(int32_t site) const {
     Dropout d = dropout;
     d.site = site;
     return d;
   }
-  // For the rows of the pass from this one on.
+  // Returns the context for the rows of the pass from this one on.
   Context from_row(int64_t row) const {
     Context c = *this;
     c.dropout.first_row += row;

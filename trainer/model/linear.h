@@ -1,9 +1,9 @@
 // A linear layer: y = x w^T + b, w (out, in). Tensor parallelism splits it by its output features or by its input
 // features, Megatron's column-parallel and row-parallel linear (their matrices are (in, out); Shoeybi et al., arXiv
-// 1909.08053, section 3). Of the second, each part's y is a partial sum, so its bias belongs to the residual, which
-// adds it once, after the sum: forward leaves it out.
+// 1909.08053, section 3). In a row-parallel layer each part's y is a partial sum, so forward leaves out the bias, and
+// the residual adds it once, after the sum.
 //
-// A layer may have an adapter (adapter.h). Gradients of what is frozen are not computed.
+// A layer may have an adapter (adapter.h). Gradients of frozen parameters are not computed.
 #pragma once
 
 #include <string>
@@ -21,31 +21,31 @@ class Linear {
     std::vector<RowGroup> row_groups{};  // of the output: q, k, v
     bool bias = true;
   };
-  // Declares `name`.weight, from normal(0, std), and `name`.bias, if there is one, from 0, and the adapter that the
-  // config has for it.
+  // Declares `name`.weight, from normal(0, std), `name`.bias, if it has one, from 0, and its adapter, if the config
+  // gives it one.
   Linear(Declarations& model, const std::string& name, const Shape& shape, double std, const ModelConfig& config);
-  // Makes a layer without a bias of a weight that is declared: the head's, which may be the token table.
+  // Makes a layer without a bias from a declared weight: the head's, which may be the embedding.
   explicit Linear(Param weight) : weight_(weight) {}
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }
-  int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // output features that are here
+  int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // local output features
   DType dtype(const UnitTensors& w) const { return w[weight_].dtype(); }
 
-  // y (N, out) written; x (N, in). All sizes here and below are those of the part that is here.
+  // y (N, out) written; x (N, in). All sizes here and below are local.
   void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
-  // The same, into h, and y (N, out) = gelu(h), written.
+  // The same product, into h; y (N, out) = gelu(h), written.
   void forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const;
 
   // dx (N, in) written.
   void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
-  // The same where x = gelu(h), down to dh (N, in), written; h (N, in).
+  // For x = gelu(h): dh (N, in), written; h (N, in).
   void backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
   // dw accumulates; unless `add`, its matrix is written.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                        bool add) const;
 
  private:
-  // The bias that is part of the product.
+  // Returns the bias if it is part of the product, else an empty tensor.
   Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }
 
   Param weight_, bias_{};

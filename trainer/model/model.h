@@ -15,16 +15,16 @@ class Model {
   // config.vocab is the size of the vocabulary.
   explicit Model(const ModelConfig& config);
 
-  // Units are in the order of the layers: the embedding's, one a block, the head's own.
+  // Units are in the order of the layers: the embedding's, one for each block, the head's own.
   const std::vector<UnitSpec>& units() const { return declared_.units; }
   size_t first_block_unit() const { return embedding_.units().size(); }
   size_t end_block_unit() const { return first_block_unit() + blocks_.size(); }
   const UnitSpec& block_unit(int64_t layer) const {
     return units().at(first_block_unit() + static_cast<size_t>(layer));
   }
-  // Masks of dropout, over all layers.
+  // Returns the number of dropout masks, over all layers.
   int64_t dropout_sites() const { return declared_.num_sites(); }
-  // The parameter whose rows are the vocabulary; a head's own matrix is split as it is.
+  // Returns the parameter whose rows are the vocabulary; an untied head's matrix is split in the same way.
   const ParamSpec& token_table() const;
 
   const Embedding& embedding() const { return embedding_; }

@@ -1,5 +1,5 @@
-// A layer norm or RMS norm over the width of the residual (kernels/norm/layernorm.h), alone or as one op with the end
-// of the residual branch before it.
+// A layer norm or RMS norm over the width of the residual (kernels/norm/layernorm.h), as a separate op or fused with
+// the end of the residual branch before it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace megalith {
 
 class Norm {
  public:
-  // Elementwise: it is computed again from the input.
+  // Elementwise, so it can be recomputed from the input.
   struct Saved {
     Tensor y;     // (R, C)
     Tensor stat;  // (R, 2) f32
@@ -21,9 +21,9 @@ class Norm {
   // Declares `name`.weight, from 1, and for a layer norm `name`.bias, from 0.
   Norm(Declarations& model, const std::string& name, const ModelConfig& config);
 
-  // Memory for what of `a` has none, of `rows` rows.
+  // Allocates the tensors of `a` that have no memory, for `rows` rows.
   void allocate(Arena& arena, DType compute, int64_t rows, Saved& a) const;
-  // The same of y alone.
+  // Allocates only y.
   void allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) const;
 
   // Fills `a` from x (R, C), and returns its y.
@@ -33,12 +33,12 @@ class Norm {
   void backward(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx, Tensor dy,
                 Tensor x) const;
 
-  // The end of a residual branch: what it added to x, before the bias and dropout.
+  // The end of a residual branch: its output, before the bias and dropout.
   struct Branch {
     Tensor h, bias;  // (R, C), (C) or empty; in backward their gradients
     Dropout dropout;
   };
-  // sum = x + dropout(h + bias), written, and fills `a` from it.
+  // sum = x + dropout(h + bias), written; fills `a` from it.
   void forward_residual(const Context& c, const UnitTensors& w, const Saved& a, Tensor sum, Tensor x,
                         const Branch& branch) const;
 

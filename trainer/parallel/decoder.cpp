@@ -8,8 +8,8 @@ namespace {
 
 Tensor first_rows(const Tensor& t, int64_t rows) { return t.rows(0, rows); }
 
-// Texts go on token by token: no rank has a part of the rows, no document is kept apart, no product is cut, and nothing
-// waits on the host but weights.
+// The plan for texts that continue token by token: rows are not divided, documents not isolated, products not cut, and
+// only weights wait on the host.
 Plan for_texts(Plan plan) {
   plan.sequence_parallel = plan.isolates_documents = plan.draws_from_memory = false;
   plan.horizon = plan.tensor_pieces = 0;
@@ -44,7 +44,7 @@ Decoder::Decoder(const Plan& plan, Runtime& runtime, std::unique_ptr<Sharding> o
   CHECK(positions <= plan.model.context, "texts of {} tokens, but the model's context is {}", positions,
         plan.model.context);
   const Needs needs = needs_of(plan_, {&program_});
-  CHECK(sharding_.has_slots_for(needs), "the weights have {} slots too few or too small for texts",
+  CHECK(sharding_.has_slots_for(needs), "the weights have {} slots, too few or too small for texts",
         needs.weights.size());
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = std::max(places, positions);

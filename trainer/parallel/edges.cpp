@@ -9,7 +9,7 @@
 namespace megalith {
 
 namespace {
-// Fewer rows than this are not worth a piece; and the CPU's product of very few rows adds in another order
+// A piece of fewer rows does not pay, and the CPU's product of very few rows adds in another order
 // (kernels/linear/few_rows_cpu.h).
 constexpr int64_t least_rows = 16;
 constexpr int64_t tile_rows = 128;

@@ -12,7 +12,7 @@
 
 namespace megalith {
 
-// One rank holds the whole layer: entering and leaving change nothing.
+// A single rank holds the whole layer: entering and leaving change nothing.
 class WholeEdge : public Edge {
  public:
   explicit WholeEdge(const VocabularyPart& part) : part_(part) {}
@@ -36,11 +36,11 @@ class WholeEdge : public Edge {
 // up in place.
 class TensorEdge : public Edge {
  public:
-  // `group` must outlive it. Its transfers run beside products, which are cut into so many pieces; 0: they do not.
+  // `group` must outlive it. Its transfers overlap with products, which are cut into `pieces`; 0: no overlap.
   TensorEdge(Communicator& group, const VocabularyPart& part, int64_t pieces)
       : group_(group), pieces_(pieces), part_(part) {}
   InPieces begin_enter(Stream&, Arena&, InPieces x, Cut) const override { return x; }
-  // The pieces of the sum are ready one by one.
+  // The pieces of the sum become ready one by one.
   InPieces begin_leave(Stream& s, Arena&, Tensor h, const Product& product) const override {
     return summed(s, h, product, Cut::pieces);
   }
@@ -49,7 +49,7 @@ class TensorEdge : public Edge {
   }
   InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return dh; }
   Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
-  // Maxima and sums over the whole vocabulary are found together; no logits travel.
+  // Computes maxima and sums over the whole vocabulary together; logits are not transferred.
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                          const GradientScale& scale) const override;
@@ -57,7 +57,7 @@ class TensorEdge : public Edge {
 
  protected:
   int64_t pieces_of(Cut cut) const { return cut == Cut::pieces ? pieces_ : 1; }
-  // Begins the transfer now or, if nothing runs beside transfers, when `rows` are awaited.
+  // Begins the transfer now or, without overlap, when `rows` are awaited.
   InPieces begun(Tensor rows, std::function<Pending()> transfer) const;
 
   Communicator& group_;
@@ -65,20 +65,22 @@ class TensorEdge : public Edge {
 
  private:
   InPieces summed(Stream& s, Tensor partial, const Product& product, Cut cut) const;
-  Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const;  // the stats in scratch
+  Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits,
+                       Tensor targets) const;  // returns the stats, in scratch
 
   VocabularyPart part_;
 };
 
-// The same, but each rank has only its rows of the residual: they are gathered on entering and scattered on leaving. A
-// piece has the rows of neighbouring ranks, as they lie in the branch, so that no sum over rows changes its order.
+// As TensorEdge, but each rank has only its rows of the residual: they are gathered on entering and scattered on
+// leaving. A piece has the rows of neighbouring ranks, in the order of the branch, so that no sum over rows changes its
+// order.
 class SequenceEdge : public TensorEdge {
  public:
   using TensorEdge::TensorEdge;
   InPieces begin_enter(Stream& s, Arena& scratch, InPieces x, Cut cut) const override {
     return gathered(s, scratch, x.all(), cut);
   }
-  // The rows that are here are ready together.
+  // The local rows become ready together.
   InPieces begin_leave(Stream& s, Arena& scratch, Tensor h, const Product& product) const override {
     return scattered(s, scratch, h, product, Cut::pieces);
   }
@@ -93,17 +95,17 @@ class SequenceEdge : public TensorEdge {
  private:
   InPieces gathered(Stream& s, Arena& scratch, Tensor rows, Cut cut) const;
   InPieces scattered(Stream& s, Arena& scratch, Tensor partial, const Product& product, Cut cut) const;
-  // Returns memory for the rows that are here, of so many.
+  // Returns memory for the local rows.
   Tensor own_rows(Arena& scratch, const Tensor& partial) const;
 };
 
-// Returns the pieces of so many rows: `wanted` at most, of 16 rows or more each and, where there are enough, of whole
-// tiles of a GPU's product. 0 pieces: one.
+// Returns the pieces of `rows` rows: at most `wanted`, each of 16 rows or more and, if there are enough, of whole tiles
+// of a GPU's product. 0 pieces: a single one.
 std::vector<Interval> pieces_of_rows(int64_t rows, int64_t wanted);
-// Returns the same of ranks that have so many rows each.
+// As above for ranks with rows_each rows each.
 std::vector<Interval> pieces_of_ranks(int64_t ranks, int64_t rows_each, int64_t wanted);
 
-// As the plan has it. `mesh` must outlive it.
+// Returns the edge that the plan needs. `mesh` must outlive it.
 std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh);
 
 }  // namespace megalith

@@ -29,7 +29,7 @@ bool uses_recomputed(const Instruction& i) {
   return (i.op == Op::backward || i.op == Op::backward_input) && i.saved == Instruction::none;
 }
 
-// The end of the longest part from `begin` on that leaves nothing recomputed behind.
+// Returns the end of the longest part from `begin` on that ends with no recomputed tensors in use.
 size_t end_of_part(const Program& program, size_t begin) {
   size_t end = begin;
   int64_t recomputed = 0;

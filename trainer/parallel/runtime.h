@@ -1,4 +1,4 @@
-// A Runtime is what a rank computes with: a stream, memory by class, and the rank's position in the mesh.
+// A Runtime has a rank's stream, memory by class, and position in the mesh.
 #pragma once
 
 #include <array>
@@ -14,22 +14,22 @@
 
 namespace megalith {
 
-// Classes of memory, each with one arena a place and one line in the plan.
+// Classes of memory. Each has one arena per place and one line in the plan.
 enum class MemoryClass : uint8_t {
-  parameters,     // master weights and the copy that computes
+  parameters,     // master weights and the working copy
   optimizer,      // moments
-  gradients,      // what accumulates over microbatches
+  gradients,      // gradients that accumulate over microbatches
   saved,          // activations kept from forward for backward, tokens and targets
   scratch,        // alive within one layer
   communication,  // gathered weights, full gradients before they are scattered
-  checkpoint,     // on the host only: weights and moments as they were when a save began
+  checkpoint,     // on the host only: a copy of weights and moments for an asynchronous save
 };
 constexpr int num_memory_classes = 7;
 constexpr std::array<MemoryClass, num_memory_classes> all_memory_classes{
     MemoryClass::parameters, MemoryClass::optimizer,     MemoryClass::gradients, MemoryClass::saved,
     MemoryClass::scratch,    MemoryClass::communication, MemoryClass::checkpoint};
 const char* name_of(MemoryClass memory_class);
-// Those that can have memory there.
+// Returns the classes that can have memory in a place.
 std::span<const MemoryClass> classes_on(MemoryPlace place);
 
 // Bytes by class of memory and place.
@@ -41,7 +41,7 @@ struct MemorySizes {
 
   int64_t at(MemoryClass c, MemoryPlace place) const { return bytes[index(c, place)]; }
   int64_t& at(MemoryClass c, MemoryPlace place) { return bytes[index(c, place)]; }
-  int64_t total(MemoryPlace place) const;  // what two places hold is never one sum
+  int64_t total(MemoryPlace place) const;  // the two places are never added together
   MemorySizes& operator+=(const MemorySizes& other);
   bool operator==(const MemorySizes&) const = default;
 };
@@ -59,12 +59,12 @@ class Memory {
 };
 
 struct Runtime {
-  std::unique_ptr<DeviceQueue> queue;  // in the cuda world
+  std::unique_ptr<DeviceQueue> queue;  // cuda world only
   Stream stream;
   Memory memory;
   Mesh mesh;
 
-  // `made`: the queue, where it was made before.
+  // `made`: a queue that exists already, or null.
   Runtime(World world, const MemorySizes& sizes, Mesh m, std::unique_ptr<DeviceQueue> made = nullptr,
           const DeviceAllocator& of_device = device::allocate)
       : queue(world == World::cuda && !made ? std::make_unique<DeviceQueue>() : std::move(made)),

@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// The halves of f32 memory: as many elements each.
+// The two halves of f32 memory, as bf16 tensors of as many elements.
 Tensor sent_of(const Tensor& gradient) { return {gradient.raw(), DType::bf16, {gradient.numel()}}; }
 Tensor received_of(const Tensor& gradient) {
   const int64_t n = gradient.numel();
@@ -48,7 +48,7 @@ bool Sharding::has_slots_for(const Needs& needs) const {
 void Sharding::gather(size_t unit, size_t at) {
   Slot& slot = weight_slots_[at];
   if (slot.unit == unit) return;
-  for (Slot& other : weight_slots_)  // where another program has left it
+  for (Slot& other : weight_slots_)  // still gathered by an earlier program
     if (other.unit == unit) other.unit = Plan::nowhere;
   slot.unit = unit;
   slot.gather = begin_gather(unit, slot.memory.flat(0, plan_.units[unit].numel));
@@ -66,7 +66,7 @@ Pending Sharding::begin_gather(size_t unit, Tensor whole) {
     shard = part;
   }
   if (!plan_.hierarchical) return channel(Channel::shard).all_gather(s, whole, shard, std::move(fetched));
-  // The shards at this place of every node lie side by side: see mesh.h.
+  // The shards of this position on all nodes are neighbours: see mesh.h.
   Communicator& in_node = channel(Channel::in_node);
   const int64_t each = whole.numel() / in_node.size();
   const Tensor of_place = whole.flat(in_node.rank() * each, (in_node.rank() + 1) * each);
@@ -96,7 +96,7 @@ Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
 
 void Sharding::scatter(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
-  slot.unit = Plan::nowhere;  // the unit may be in another before this one is collected
+  slot.unit = Plan::nowhere;  // the unit may be in another slot before this one is collected
   const Tensor whole = slot.memory.flat(0, plan_.unit(unit).numel);
   slot.scatter = plan_.reduce_dtype == DType::f32
                      ? channel(Channel::shard).reduce_scatter(runtime_.stream, target(unit, slot, add), whole)
@@ -108,7 +108,7 @@ Pending Sharding::send_parts(Channel over, Tensor gradient) {
   return channel(over).all_to_all(runtime_.stream, received_of(gradient), sent_of(gradient));
 }
 
-// Shards at one place of every node lie side by side: see mesh.h.
+// Shards of one position on all nodes are neighbours: see mesh.h.
 void Sharding::relay(size_t unit, size_t at) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
@@ -140,7 +140,7 @@ void Sharding::sum_copies(size_t unit) {
     parts_ = send_parts(Channel::data, gradient);
 }
 
-// All copies take the sum as it was sent, the one that has added it up as well: they must not drift apart.
+// All copies take the sum as it was sent, also the one that has computed it: they must not drift apart.
 void Sharding::share_sums(size_t unit) {
   parts_.wait();
   const Tensor gradient = gradient_of(unit), sent = sent_of(gradient);
@@ -170,8 +170,8 @@ void Sharding::await_sums() {
 
 Tensor Sharding::gradient_of(size_t unit) const { return unit == plan_.head_share() ? tied_ : units_[unit].gradient(); }
 
-// Both ends add the other's share to their own: a sum of two is the same in either order. They are one rank in a V, and
-// else neighbours where the pipeline closes to a ring, so what the last sends goes forward.
+// Both ends add the other's share to their own: a sum of two is the same in either order. In a V they are one rank;
+// otherwise they are neighbours where the pipeline closes to a ring, so the last stage sends forward.
 void Sharding::sum_tied() {
   if (plan_.splits_tied()) return launch(runtime_.stream, Add{.y = gradient_of(plan_.tied), .x = tied_});
   const bool first = plan_.chunks.front().first;
@@ -185,7 +185,7 @@ void Sharding::sum_tied() {
   launch(runtime_.stream, Add{.y = mine, .x = tied_});
 }
 
-// The slot that has the unit.
+// Returns the slot that has the unit.
 const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [=](const Slot& slot) { return slot.unit == unit; });
   CHECK(found != slots.end(), "{} is used, but no slot has it", plan_.unit(unit).name);

@@ -1,19 +1,19 @@
 // Sharded data parallelism over the units of a model: weights are gathered, gradients are scattered.
 //
-// On the shard axis each rank owns a shard of every unit. A unit is gathered whole into a slot of memory before it is
-// used, and its whole gradient accumulates in another, to be summed over the axis into each rank's shard; after the
-// last microbatch the shards are summed over the data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard
-// axis of one rank nothing is gathered or copied, unless weights wait on the host.
+// On the shard axis each rank owns a shard of every unit. A unit is gathered into a slot of memory before it is used,
+// and its whole gradient accumulates in another slot, to be summed over the axis into each rank's shard. After the last
+// microbatch the shards are also summed over the data axis (MiCS: Zhang et al., arXiv 2205.00119). With one rank on the
+// shard axis nothing is gathered or copied, unless weights wait on the host.
 //
-// Gradients that travel in bf16 are rounded once on the way to a sum, and summed in f32 by the rank whose part it is:
-// each sends the others their parts, and adds what it gets in the order of the ranks. So the error of a sum over the
-// shard axis is that of one rounding however many ranks there are; a sum over copies is rounded once more, to be sent
-// to all of them. What is sent lies in the first half of the f32 that it was, what arrives in the other. Where a shard
-// group has several ranks on each of several nodes, sums inside a node are rounded and relayed to the other nodes,
-// whose network would else carry each rank's parts by themselves: two roundings.
+// Gradients in bf16 transfers are rounded once on the way to a sum, and summed in f32 by the rank that owns the part:
+// each rank sends the others their parts, and adds the parts it receives in the order of the ranks. So a sum over the
+// shard axis has the error of one rounding however many ranks there are; a sum over copies is rounded once more, to be
+// sent to all of them. The bf16 copy to send takes the first half of the f32 gradient's memory, received parts the
+// second. If a shard group has several ranks on each of several nodes, sums inside a node are rounded and relayed to
+// the other nodes: two roundings, but each node sends its sum and not each rank's parts.
 //
-// The stages of ZeRO differ in nothing but memory: which units have slots of their own, and which take turns. A program
-// says so, and makes the calls below (program.h). All ranks of a mesh make them in the same order.
+// The stages of ZeRO differ only in memory: which units have slots of their own, and which take turns. The program
+// decides this, and makes the calls below (program.h). All ranks of a mesh make them in the same order.
 #pragma once
 
 #include <vector>
@@ -25,16 +25,17 @@ namespace megalith {
 
 class Sharding {
  public:
-  // Slots as `needs` has them. `plan` and `runtime` must outlive it. Without `training` only weights exist.
+  // Allocates the slots that `needs` counts. `plan` and `runtime` must outlive it. Without `training` only weights
+  // exist.
   Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training);
 
-  // Returns whether another program finds the slots that it needs for weights.
+  // Returns whether there are enough weight slots for another program.
   bool has_slots_for(const Needs& needs) const;
 
   std::vector<Unit>& units() { return units_; }
   const std::vector<Unit>& units() const { return units_; }
 
-  // These do what the instructions of these names say. A unit that is in its slot since the last update is not gathered
+  // These execute the instructions of the same names. A unit that is in its slot since the last update is not gathered
   // again.
   void gather(size_t unit, size_t slot);
   void await_gather(size_t slot) { weight_slots_[slot].gather.wait(); }
@@ -48,17 +49,17 @@ class Sharding {
   void await_sums();
   void sum_tied();
 
-  // The unit's weights, in the compute dtype, with those of its frozen part, and its gradients, in f32.
+  // Return the unit's weights, in the compute dtype, with those of its frozen part; and its gradients, in f32.
   UnitTensors weights(size_t unit) const;
   UnitTensors gradients(size_t unit) const;
-  // Those that products do not write, of one microbatch alone, in `memory` (UnitPlan::size_beside_products, f32); and
-  // adds what is there to the unit's gradients.
+  // The gradients of one microbatch that products do not write, in `memory` (UnitPlan::size_beside_products, f32); the
+  // second adds them to the unit's gradients.
   UnitTensors gradients_apart(size_t unit, Tensor memory) const;
   void add_apart(size_t unit, Tensor memory);
   std::vector<UnitTensors> weights(const std::vector<size_t>& units) const;
   std::vector<UnitTensors> gradients(const std::vector<size_t>& units) const;
 
-  // The weights were updated: what was gathered is stale.
+  // Call this after an update of the weights: gathered copies are stale.
   void weights_changed();
 
  private:
@@ -69,7 +70,7 @@ class Sharding {
     Pending gather{}, scatter{};
   };
 
-  // A reduction of gradients. `narrow` has them in bf16, in the first half of their memory, until they are awaited.
+  // A reduction of gradients. If `narrow`, they are in bf16, in the first half of their memory, until they are awaited.
   struct Sum {
     Pending pending;
     Tensor narrow{};
@@ -82,16 +83,17 @@ class Sharding {
   const Tensor& whole(const std::vector<Slot>& slots, size_t unit) const;
   Tensor whole_gradient(size_t unit) const;
   Tensor gradient_of(size_t unit) const;  // this rank's shard
-  // Sets the tensors of the unit's parameters, each in its place, to parts of its flat memory.
+  // Sets the tensors of the unit's parameters, by index, to parts of its flat memory.
   void add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const;
 
   const Plan& plan_;
   Runtime& runtime_;
   std::vector<Unit> units_;
   std::vector<Slot> weight_slots_, gradient_slots_;
-  Pending parts_;  // of the unit that is to be shared next
+  Pending parts_;  // parts of the unit to be shared next
   std::vector<Sum> sums_;
-  Tensor tied_;  // shard of the tied unit, f32: what the other end of the pipeline, or in a V the head, has for it
+  Tensor
+      tied_;  // shard of the tied unit, f32: its gradient from the other end of the pipeline, or in a V from the head
 };
 
 }  // namespace megalith

@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// Two microbatches of an evaluation use all the memory that any number of them does.
+// An evaluation of two microbatches uses as much memory as one of any number.
 Needs needs_with_evaluation(const Plan& plan, const Program& training) {
   const Program evaluation = evaluation_program(plan, 2);
   return needs_of(plan, {&training, &evaluation});
@@ -57,7 +57,7 @@ void Stage::allocate_saved() {
   const bool in_halves = !inputs_.empty();
   saved_.resize(static_cast<size_t>(needs_.saved));
   for (LayerMemory& kept : saved_) {
-    if (in_halves && plan_.kept == Kept::all) kept.saved = inputs_.front();  // has memory, and more of it
+    if (in_halves && plan_.kept == Kept::all) kept.saved = inputs_.front();  // it has memory, and enough
     block.allocate(arena, types, plan_.pass, plan_.kept, kept.saved);
     if (!in_halves) continue;
     kept.gradients = block.allocate_gradients(arena, types, plan_.pass, kept.saved);
@@ -67,7 +67,7 @@ void Stage::allocate_saved() {
 
 void Stage::train(BatchContext batch) {
   if (!losses_.empty()) launch(runtime_.stream, Fill{.y = losses_, .value = 0});
-  // Whoever looks at tensors or at instructions looks at each.
+  // With an observer or a follower, instructions run one by one.
   if (graphs_.empty() || observer_ || follower_) return run(training_, std::move(batch));
   begin(std::move(batch));
   for (const ProgramPart& part : parts_.parts) {
@@ -139,7 +139,7 @@ void Stage::obey(const Instruction& i) {
     case Op::recompute: return recompute(i);
     case Op::head: return head(i);
     case Op::head_loss: return head_loss(i);
-    case Op::head_logits: FAIL("a stage has no use for logits; see Decoder");
+    case Op::head_logits: FAIL("a stage does not compute logits; see Decoder");
     case Op::keep_loss:
       return launch(runtime_.stream, AccumulateSum{.out = losses_.flat(i.microbatch, i.microbatch + 1),
                                                    .x = batch(i).losses,
@@ -186,7 +186,7 @@ void Stage::embed(const Instruction& i) {
   show(output_name(-1), i, y, plan_.pass.first_row);
 }
 
-// Returns what the layer keeps, with its input.
+// Returns the tensors that the layer keeps, with its input.
 BlockSaved Stage::kept(const Instruction& i) {
   BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)].saved : BlockSaved{};
   if (i.inputs != Instruction::none) kept.take_inputs(inputs_[static_cast<size_t>(i.inputs)], plan_.kept);
@@ -318,7 +318,7 @@ Context Stage::context(const Instruction& i) {
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 
-// What changes from step to step is in memory (share_), since launches may be repeated as they are.
+// Values that change from step to step are in memory (share_), since launches may be repeated unchanged.
 double Stage::share_of_token() const {
   return plan_.masked ? 1.0 : 1.0 / static_cast<double>(batch_.batch.batch * plan_.pass.T);
 }

@@ -118,7 +118,7 @@ Tensor Unit::at_desk() const {
   return plan_->optimizer_on_host ? Tensor(gradient_.raw(), master_.dtype(), master_.shape()) : master_;
 }
 
-// From the master at its desk, which is used up if the working copy is on the host.
+// Rounds the master on the device into the working copy; overwrites the staging memory if that copy is on the host.
 void Unit::set_working(Stream& s) {
   if (!has_own_working()) return;
   if (!working_on_host()) return launch(s, Copy{.y = working_, .x = at_desk()});

@@ -8,33 +8,33 @@
 
 namespace megalith {
 
-// Returns what the rank's shard of the unit holds of a parameter within elements `within` of the unit.
+// Returns the parts of a parameter in the rank's shard of the unit, within elements `within` of the unit.
 // LocalShard::local counts from the start of the unit's shard.
 std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
                                   Interval within);
 
 class Unit {
  public:
-  // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
-  // may be on the host. A frozen unit has one tensor, in the compute type, as master and working copy, and no
-  // gradients. Both plans must outlive it.
+  // Allocates memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients,
+  // and nothing may be on the host. A frozen unit has one tensor, in the compute type, as master and working copy, and
+  // no gradients. Both plans must outlive it.
   Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }
-  Tensor master() const { return master_; }  // (S) f32 or bf16: what the optimizer updates and checkpoints keep
-  // (S) compute dtype: what is gathered; the master itself, if that is of the same type in the same place.
+  Tensor master() const { return master_; }  // (S) f32 or bf16: updated by the optimizer, saved in checkpoints
+  // (S) compute dtype: the gathered weights; the master itself, if it has the same type and place.
   Tensor working() const { return working_; }
   bool has_own_working() const { return working_.raw() != master_.raw(); }
   bool working_on_host() const { return working_place_ == MemoryPlace::host; }
   Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished; empty: frozen
 
-  // Initial weights: a pure function of the seed, the parameter and the global element.
+  // Sets initial weights: a pure function of the seed, the parameter and the global element.
   void initialize(Stream& s, uint64_t seed);
 
-  // All 0, as padding must be before the rest is read from a checkpoint.
+  // Sets all elements to 0, as padding must be before the others are read from a checkpoint.
   void clear(Stream& s);
 
-  // To be called after anyone but the optimizer has written the master.
+  // Call this after any code other than the optimizer has written the master.
   void round_working(Stream& s);
 
   std::vector<LocalShard> shards_of(const PlacedParam& param, Interval within) const {
@@ -42,14 +42,15 @@ class Unit {
   }
 
  private:
-  // Returns the f32 memory in which initial values are made: the master itself or, if it is of another type or on the
-  // host, the gradient's memory, which nobody needs outside of a step.
+  // Returns the f32 memory for initial values: the master itself or, if it has another type or is on the host, the
+  // gradient's memory, which is free outside of a step.
   Tensor initial_values() const;
-  void keep(Stream& s, Tensor values);  // which become the master
-  // The master on the device: in the gradient's memory, if it is on the host.
+  void keep(Stream& s, Tensor values);  // makes values the master
+  // Returns the master on the device: in the gradient's memory, if it is on the host.
   Tensor at_desk() const;
   void set_working(Stream& s);
-  // Writes elements of a frozen master, which the host makes in f32: fill(begin, values) for a part from `begin` on.
+  // Writes elements of a frozen master, which the host computes in f32: fill(begin, values) for the part that starts at
+  // `begin`.
   template <class Fill>
   void write_frozen(Stream& s, Interval elements, Fill fill);
   void initialize_frozen(Stream& s, uint64_t seed);

@@ -33,7 +33,7 @@ MeasuredRun read_run(const std::string& folder) {
   std::vector<double> seconds;
   int ranks = 0;
   for_each_json_line(read_file(metrics), metrics, [&](const nlohmann::json& fields) {
-    // Older files give the ranks in each step.
+    // Older files have the ranks in each step.
     const nlohmann::json& constant = fields.contains("start") ? fields.at("start") : fields;
     ranks = static_cast<int>(whole_number(constant.value("ranks", nlohmann::json(ranks)), 0, most_ranks));
     if (const auto found = fields.find("step_seconds"); found != fields.end())
@@ -199,7 +199,7 @@ std::vector<Fitted> calibrate(std::vector<MeasuredRun>& runs, const std::vector<
     for (size_t i = 0; i < runs.size(); i++) scopes[scope_of(key, runs[i].hardware)].push_back(i);
     for (auto& [scope, members] : scopes) {
       const double start = number_of(runs[members.front()].hardware, key);
-      if (start == 0) continue;  // what is off stays off
+      if (start == 0) continue;  // a number that is 0 stays 0
       for (size_t i : members)
         CHECK(number_of(runs[i].hardware, key) == start, "{} is {} in {} and {} in {}; start from one", key, start,
               runs[members.front()].folder, number_of(runs[i].hardware, key), runs[i].folder);

@@ -15,25 +15,25 @@ namespace megalith {
 
 namespace {
 
-// Fills in what a config may leave out.
+// Fills in values that a config may leave out.
 struct Job {
   Config config;
   std::optional<Hardware> hardware;
   int ranks = 0;
 
   Job(Config read, std::optional<int> asked) : config(std::move(read)) {
-    find_masks(config);  // of tokens that are there
+    find_masks(config);  // reads existing token files
     if (config.model.vocab == 0) {
       try {
         open_tokenizer(config);
       } catch (const Error& e) {
-        FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
+        FAIL("model.vocab = 0 means that of the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
       }
     }
     if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
     if (hardware) config.run.device = device_on(*hardware, config.run.device);
     CHECK(hardware || asked,
-          "--ranks is missing, and no hardware.profile says how many devices there are; give one of them. Known "
+          "--ranks is missing, and hardware.profile does not give the number of devices; set one of them. Known "
           "profiles are {}",
           known_profile_names());
     const int64_t devices = asked ? *asked : config.hardware.nodes * hardware->device.per_node;
@@ -75,9 +75,9 @@ bool run_plan(const PlanOptions& options) {
   if (!run.faults.empty() || !job.hardware) {
     fmt::print("verdict: {}\n{}",
                !run.faults.empty()
-                   ? "DOES NOT RUN: transfers do not match; the last lines name them"
+                   ? "DOES NOT RUN: transfers do not match; the last lines list them"
                    : "unknown without machines; set hardware.profile to one of\n  " + known_profile_names() +
-                         ",\n  or to a file that `megalith measure` makes of this machine",
+                         ",\n  or to a file that `megalith measure` writes for this machine",
                details);
     return run.faults.empty();
   }
@@ -106,7 +106,7 @@ bool run_search(const SearchOptions& options) {
   const Search found = search(job.config, *job.hardware, job.ranks, options.most);
   fmt::print("{}", report(found, *job.hardware));
   if (!options.out.empty() && !found.best.empty()) {
-    Config best = read;  // without what Job fills in
+    Config best = read;  // without Job's additions
     best.parallel = found.best.front().config.parallel;
     best.parallel.ranks_per_node = read.parallel.ranks_per_node;
     best.memory = found.best.front().config.memory;

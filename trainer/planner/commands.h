@@ -13,13 +13,13 @@ namespace megalith {
 struct PlanOptions {
   std::string config;  // path
   std::vector<std::string> overrides;
-  std::optional<int> ranks;  // none: all devices of [hardware]
+  std::optional<int> ranks;  // absent: all devices of [hardware]
   double tokens = 0;         // whole run, for its hours; 0: train.steps
   std::string trace;         // file for the predicted time line
   std::string compare;       // compares the values of this option (compare.h) instead of planning
 };
 
-// Returns whether all transfers match and everything fits on the machines, if these are named; for a comparison,
+// Returns whether all transfers match and everything fits on the machines, if the config names them; for a comparison,
 // whether any value is valid.
 bool run_plan(const PlanOptions& options);
 

@@ -32,7 +32,7 @@ Comparison comparison_of(const std::string& text, const Config& config) {
       for (int64_t n = 2; choice == "group_N" && n < config.model.layers; n *= 2)
         found.values.push_back(fmt::format("group_{}", n));
     }
-    CHECK(!found.values.empty(), "--compare {}: it has no list of choices; name values, as in --compare {}=1,2,4", text,
+    CHECK(!found.values.empty(), "--compare {}: it has no list of choices; give values, as in --compare {}=1,2,4", text,
           text);
   }
   return found;
@@ -78,7 +78,7 @@ std::string report(const std::string& key, std::vector<Compared> all) {
     if (timed) text += fmt::format("{:>11}", readable(c.tokens));
     if (!c.fits) text += "  does not fit";
     if (!c.no_better.empty())
-      text += fmt::format("  costs more than it saves: {} takes no more memory, and no more work", c.no_better);
+      text += fmt::format("  costs more than it saves: {} needs no more memory, and no more FLOPs", c.no_better);
     text += "\n";
   }
   return text;

@@ -32,13 +32,14 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
                                  cpu ? "in its node's memory" : "on its device") +
                      memory_lines(*rank, MemoryPlace::device);
   const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
-  text += fmt::format("{} of logits where the head is, {} at a time\n", memory_line("of the scratch", logits),
+  text += fmt::format("{} of logits on the stage with the head, {} at a time\n", memory_line("of the scratch", logits),
                       counted(plan.pass.head_rows, "row"));
   if (const int64_t cache = run.sample_caches[static_cast<size_t>(rank - run.memory.begin())]; cache > 0)
-    text += memory_line("of the saved", cache) + " of keys and values of texts (train.sample_every)\n";
-  if (!cpu) text += memory_line("on a GPU also", DeviceQueue::bytes) + " of workspace, and what CUDA and NCCL take\n";
+    text += memory_line("of the saved", cache) + " of cached keys and values of texts (train.sample_every)\n";
+  if (!cpu)
+    text += memory_line("on a GPU also", DeviceQueue::bytes) + " of workspace, and the memory of CUDA and NCCL\n";
   if (config.run.device != Device::cuda) {
-    text += "  on a CPU the process takes beside that, about, with one thread:\n";
+    text += "  on a CPU the process takes in addition, about, with one thread:\n";
     for (const auto& [name, bytes] : run.process[static_cast<size_t>(rank - run.memory.begin())].parts())
       text += memory_line(name, bytes) + "\n";
   }
@@ -47,7 +48,7 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
     nodes[static_cast<size_t>(run.mesh.node(r))] += run.memory[static_cast<size_t>(r)];
   if (const auto node = fullest(nodes, MemoryPlace::host); node->total(MemoryPlace::host) > 0)
     text += fmt::format("host memory of the fullest node, {}, for all of its ranks{}:\n", node - nodes.begin(),
-                        cpu ? ", beside that" : "") +
+                        cpu ? ", in addition" : "") +
             memory_lines(*node, MemoryPlace::host);
   return text;
 }
@@ -65,15 +66,15 @@ std::string work_table(const Config& config, const DryRun& run) {
     return tokens * model_flops_per_token(config.model, config.batch.sequence_length, causal);
   };
   return fmt::format(
-      "work of one step: {:.0f} tokens\n"
-      "  model FLOPs     {} (causal attention), {} (full attention)\n"
-      "  hardware FLOPs  {} as executed, {} a rank\n"
-      "  memory traffic  {} a rank, if every op read and wrote each argument once\n",
+      "FLOPs and traffic of one step: {:.0f} tokens\n  model FLOPs     {} (causal attention), {} (full attention)\n  "
+      "hardware FLOPs  {} as executed, {} a rank\n  memory traffic  {} a rank, if every op read and wrote each "
+      "argument once\n",
       tokens, with_prefix(model(true), "FLOP"), with_prefix(model(false), "FLOP"), with_prefix(hardware, "FLOP"),
       with_prefix(hardware / ranks, "FLOP"), with_prefix(bytes / ranks, "B"));
 }
 
-// Says what is not trained, and what a copy of the model takes less for it: master weights, gradients and moments.
+// Returns a line on what is not trained, and on the memory that this saves in each copy of the model: master weights,
+// gradients and moments.
 std::string frozen_line(const Config& config, const Plan& plan, const std::vector<UnitSpec>& spec) {
   const int64_t all = num_parameters(spec), trained = num_trained(spec);
   if (trained == all) return "";
@@ -82,7 +83,7 @@ std::string frozen_line(const Config& config, const Plan& plan, const std::vecto
   const int64_t whole = master + working + size_of(DType::f32) + 2 * size_of(stored_in(config.precision.moments));
   return fmt::format(
       "trained: {} parameters, {:.2f} %; the other {} are frozen, in {}, without gradients and optimizer state: {} "
-      "bytes each instead of {}, which saves {:.2f} GiB a copy of the model\n",
+      "bytes each instead of {}, which saves {:.2f} GiB in each copy of the model\n",
       trained, 100.0 * static_cast<double>(trained) / static_cast<double>(all), all - trained, name_of(plan.compute),
       compute, whole, static_cast<double>((all - trained) * (whole - compute)) / (1 << 30));
 }

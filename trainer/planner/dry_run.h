@@ -1,4 +1,4 @@
-// The dry run runs one step of every rank of a job on one machine without devices.
+// The dry run executes one step of every rank of a job on one machine without devices.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct DryRun {
   MeshShape mesh;
   std::vector<MemorySizes> memory;         // peaks by rank
   std::vector<int64_t> sample_caches;      // by rank: Rehearsal::sample_cache
-  std::vector<ProcessMemory> process;      // by rank, on a CPU with one thread: beside `memory`
+  std::vector<ProcessMemory> process;      // by rank, on a CPU with one thread: in addition to `memory`
   std::vector<std::vector<OpRecord>> ops;  // by rank
   Traces traces;
-  std::vector<std::string> faults;  // the matcher's
+  std::vector<std::string> faults;  // found by the matcher
 };
 
 // config.model.vocab must be set. Takes about 10 ms a rank for a 30B model.

@@ -5,7 +5,7 @@
 
 namespace megalith {
 
-// Calls work(i) for each i below count, in any order, and rethrows the first error once all have ended.
+// Calls work(i) for each i below count, in any order, and rethrows the first error after all have ended.
 template <class Work>
 void in_parallel(size_t count, Work work) {
   std::exception_ptr error;

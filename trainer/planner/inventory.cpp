@@ -145,16 +145,16 @@ std::vector<std::string> problems(const Inventory& m) {
     const device::Properties& p = gpu.properties;
     const int64_t used = p.memory - p.free;
     if (used > 2 * GiB)
-      add("GPU {}: {} of {} are in use, by another process; nvidia-smi shows which", p.index, size_of_memory(used),
+      add("GPU {}: another process uses {} of {}; nvidia-smi shows which", p.index, size_of_memory(used),
           size_of_memory(p.memory));
   }
   if (m.gpus.size() > 1 && !m.nccl_error.empty()) add("{}", m.nccl_error);
   if (m.gpus.size() > 1 && m.shared_files < GiB)
-    add("/dev/shm has {} free, and NCCL needs about 0.1 GiB of it for each GPU; with Docker: --ipc=host, or "
+    add("/dev/shm has {} free, but NCCL needs about 0.1 GiB of it for each GPU; with Docker: --ipc=host, or "
         "--shm-size=8g",
         size_of_memory(m.shared_files));
   if (m.shared_files < 64 * MiB && m.gpus.size() <= 1)
-    add("/dev/shm has {} free, and MPI needs a few MiB of it for each rank", size_of_memory(m.shared_files));
+    add("/dev/shm has {} free, but MPI needs a few MiB of it for each rank", size_of_memory(m.shared_files));
   if (!m.ports.empty() && m.locked_limit != Inventory::unlimited)
     add("a process may pin {} of memory, but network adapters need pinned buffers: ulimit -l unlimited; with Docker: "
         "--ulimit memlock=-1",
@@ -162,7 +162,7 @@ std::vector<std::string> problems(const Inventory& m) {
   for (const NetworkPort& port : m.ports)
     if (port.state != "ACTIVE") add("network adapter {} is {}; NCCL ignores it", port.device, port.state);
   if (m.open_files != Inventory::unlimited && m.open_files < 1024)
-    add("a process may have {} files open, and NCCL needs some for each rank of the job: ulimit -n 65536",
+    add("a process may have {} files open, but NCCL needs some for each rank of the job: ulimit -n 65536",
         m.open_files);
   return all;
 }
@@ -185,7 +185,7 @@ std::string describe(const Inventory& m) {
   for (const auto& [name, version] : m.libraries) line(name.c_str(), "{}", version);
   for (const Gpu& gpu : m.gpus) {
     const device::Properties& p = gpu.properties;
-    if (!gpu.unusable.empty()) continue;  // among the problems
+    if (!gpu.unusable.empty()) continue;  // listed as a problem
     line("GPU",
          "{}: {}, compute capability {}.{}, {} of {} free, {} KiB of shared memory a block, driver for CUDA {}, "
          "runtime {}",

@@ -1,4 +1,5 @@
-// Lists what this machine has for a run, and the problems that would stop one, without measuring anything.
+// Lists the hardware and libraries of this machine that a run uses, and problems that would stop one, without
+// measuring.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +24,17 @@ struct Inventory {
   std::string host, kernel, processor;
   int cores = 0;  // available to this process
   static constexpr int64_t unlimited = -1;
-  int64_t memory = 0, memory_limit = unlimited;  // bytes: the machine's; its container's limit
+  int64_t memory = 0, memory_limit = unlimited;  // bytes: of the machine; the limit of its container
   int64_t shared_files = 0;                      // bytes free in /dev/shm
   int64_t locked_limit = unlimited;              // bytes a process may pin
   int64_t open_files = 0;
   std::vector<NetworkPort> ports;
 
-  bool has_cuda = false;      // the build's
-  std::string architectures;  // the build's CUDA targets
-  std::string cuda_error;     // from counting the GPUs
+  bool has_cuda = false;      // this build's
+  std::string architectures;  // CUDA targets of this build
+  std::string cuda_error;     // error while counting the GPUs
   std::vector<Gpu> gpus;
-  std::vector<std::vector<device::Link>> links;  // from GPU (row) to GPU (column)
+  std::vector<std::vector<device::Link>> links;  // links[a][b]: from GPU a to GPU b
   std::string nccl_error;
   std::vector<std::pair<std::string, std::string>> libraries;  // names, versions
 };

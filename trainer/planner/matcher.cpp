@@ -150,7 +150,7 @@ class Matcher {
     }
   }
 
-  // Returns the match that the rank waits for.
+  // Returns the match for which the rank waits.
   const Match* awaited_by(int rank) const {
     if (done(rank)) return nullptr;
     const TraceEvent& e = trace(rank)[at_[static_cast<size_t>(rank)]];
@@ -179,7 +179,7 @@ class Matcher {
     for (int rank = 0; rank < mesh_.size(); rank++)
       if (!done(rank)) stuck.push_back(rank);
     if (stuck.empty()) return;
-    // Follow from a stuck rank to a stuck one that it waits for, until one comes again.
+    // Follow stuck ranks, each to a stuck one for which it waits, until one comes twice.
     std::vector<int> path{stuck.front()};
     for (;;) {
       const std::vector<int> lacks = missing(*awaited_by(path.back()));

@@ -13,7 +13,7 @@ namespace {
 
 struct Tile {
   int64_t m, n;
-  double rate;  // relative to the best tile's
+  double rate;  // relative to that of the best tile
 };
 constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.84}, {128, 64, 0.79}, {64, 128, 0.79}};
 constexpr int64_t splits[] = {1, 2, 4, 8};  // splits of the inner dimension
@@ -22,12 +22,12 @@ constexpr double ramp = 176;                // inner dimension at which half of 
 constexpr double attention_ramp = 1080;     // positions at which attention has half of its best rate
 constexpr double small_heads = 0.92;        // rate of attention with heads of 64 features or fewer
 constexpr double unfused_gemm = 0.45;       // rate of unfused attention's products relative to a GEMM's
-constexpr double odd_heads = 0.12;          // the rate's factor for a head size that is no multiple of 8
+constexpr double odd_heads = 0.12;          // the rate's factor for a head size that is not a multiple of 8
 constexpr double fused_softmax_bytes = 31, unfused_bytes = 61;  // memory traffic a score, forward and backward
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
-// Returns the busiest thread's work over an even share, for equal parts that are dealt out beforehand.
+// Returns the busiest thread's work over an even share, for equal parts that are assigned in advance.
 double busiest_of(int64_t parts, int64_t threads) {
   if (parts == 0) return 1;
   return static_cast<double>(blocks(parts, threads) * threads) / static_cast<double>(parts);
@@ -35,7 +35,7 @@ double busiest_of(int64_t parts, int64_t threads) {
 
 bool in_library_tiles(const Cost& cost, const Processor& processor) { return processor.library_tiles && !cost.f32; }
 
-// Returns the same for a product's tiles, of which each idle thread takes the next.
+// As above for a product's tiles: each idle thread takes the next one.
 double busiest_of_tiles(const Cost& cost, const Processor& processor) {
   const int64_t threads = processor.multiprocessors;
   if (threads == 1 || in_library_tiles(cost, processor) || cost.m * cost.n == 0) return 1;

@@ -19,13 +19,13 @@
 
 namespace megalith {
 
-// A Processor is the device, or the share of it, that one rank computes with.
+// The device of one rank, or its share of it.
 struct Processor {
   double peak = 0;              // FLOP/s of GEMMs in the compute type
-  double peak_f32 = 0;          // and of those in f32
+  double peak_f32 = 0;          // FLOP/s of GEMMs in f32
   double bandwidth = 0;         // bytes/s
   int64_t multiprocessors = 1;  // on a CPU: threads
-  bool library_tiles = false;   // on a CPU: the library tiles products, evenly as far as is known
+  bool library_tiles = false;   // on a CPU: the library divides products into tiles, assumed to be even
 };
 
 Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_per_node);

@@ -51,7 +51,8 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const StageDryRuns& r)
   return line;
 }
 
-// Says how long stages wait for others, each or, of many, the first, the median and the one that waits longest.
+// Describes how long stages wait for others: each of them or, if there are many, the first, the median and the one that
+// waits longest.
 std::string idle_line(const Prediction& p) {
   constexpr size_t few = 8;
   std::vector<std::pair<double, size_t>> idle;
@@ -67,7 +68,7 @@ std::string idle_line(const Prediction& p) {
     std::ranges::sort(idle);
     text += "; median " + words(idle[idle.size() / 2]) + "; longest " + words(idle.back());
   }
-  return text + "\n  plan --trace FILE shows what each does when: lane `schedule`, in ui.perfetto.dev\n";
+  return text + "\n  plan --trace FILE shows the actions over time: lane `schedule`, in ui.perfetto.dev\n";
 }
 
 }  // namespace
@@ -89,8 +90,8 @@ StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
   r.microbatches = batch.num_microbatches();
   const ParallelConfig& parallel = config.parallel;
-  // The pipeline fills and drains in `few` microbatches, of which the last round has as many as in the whole step. A V
-  // with more memory than it needs has no period, and neither has gpipe without a bound on those alive.
+  // The pipeline fills and drains in `few` microbatches; the last round has as many as in the whole step. A V with more
+  // memory than it needs has no period, and neither has gpipe without a bound on live microbatches.
   const int64_t period = parallel.pipeline_parallel_degree;
   const bool in_halves = has_halves(parallel.pipeline_schedule);
   const int64_t least = (in_halves ? 4 : parallel.virtual_stages > 1 ? 3 : 2) * period + parallel.active_microbatches;
@@ -163,10 +164,11 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
       text += fmt::format("  {:<26}{:>14} ms {:>6.1f} %\n", name_of(static_cast<Account>(a)),
                           readable(1e3 * breakdown[a]), 100 * breakdown[a] / p.seconds);
   if (const double sums = p.line.tensor_sums[p.slowest]; sums > 0)
-    text += fmt::format("  tensor-parallel sums last {} ms, of which {:.0f} % are beside work\n", readable(1e3 * sums),
-                        100 * std::max(0.0, 1 - at(breakdown, Account::tensor_sums) / sums));
+    text += fmt::format("  tensor-parallel sums last {} ms, of which {:.0f} % overlap with work\n",
+                        readable(1e3 * sums), 100 * std::max(0.0, 1 - at(breakdown, Account::tensor_sums) / sums));
   if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
-    text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
+    text += fmt::format("  {:.0f} copies to the host or back, of which {:.0f} overlap with work\n", copies.all,
+                        copies.hidden);
   if (mesh.pipeline > 1) text += idle_line(p);
   return text;
 }

@@ -11,17 +11,16 @@
 
 namespace megalith {
 
-constexpr int64_t most_ranks = int64_t{1} << 16;  // in a plan
+constexpr int64_t most_ranks = int64_t{1} << 16;  // maximum for a plan
 
-// Gives each rank a GPU, node by node, or an equal share of a node's CPU.
+// Returns the number of ranks on a node: one for each GPU, or for equal shares of a node's CPU.
 int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks);
 
 // Resolves `wanted` on these machines; never returns automatic.
 Device device_on(const Hardware& hardware, Device wanted);
 
-// StageDryRuns is the part of a prediction that does not depend on the machines. A step of many microbatches is
-// periodic but for its beginning and its end, so two short steps stand for it: their difference is the time of the
-// additional microbatches.
+// The part of a prediction that does not depend on the machines. A step of many microbatches is periodic except for its
+// beginning and its end, so two short steps represent it: their difference is the time of the additional microbatches.
 struct StageDryRuns {
   struct Step {
     int64_t microbatches = 0;
@@ -31,7 +30,7 @@ struct StageDryRuns {
   MeshShape mesh;
   int64_t microbatches = 0;
   Step step;                        // with all microbatches, or with fewer
-  Step shorter;                     // empty, or with fewer still
+  Step shorter;                     // empty, or with fewer microbatches still
   std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
@@ -52,7 +51,7 @@ Prediction predict(const Config& config, const Hardware& hardware, const StageDr
 // Returns the table that `megalith plan` prints.
 std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);
 
-// Returns a process a stage for a trace (trace_file.h). The prediction must have spans.
+// Returns one process for each stage, for a trace (trace_file.h). The prediction must have spans.
 std::vector<TraceProcess> trace_of(const Prediction& prediction);
 // Predicts a step of a config that names machines and the ranks of a node.
 std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks);

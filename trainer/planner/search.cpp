@@ -30,7 +30,7 @@ struct Sharing {
   Strategy strategy;
   int64_t degree;  // 0: all
 };
-// Groups are all data-parallel ranks, or those of a node.
+// Shard groups are all data-parallel ranks, or those of a node.
 std::vector<Sharing> sharings(int64_t data, int64_t in_node) {
   if (data == 1) return {{Strategy::no_shard, 0}};
   std::vector<Sharing> all;
@@ -51,7 +51,7 @@ std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
   return {sizes.begin(), sizes.end()};
 }
 
-// The layouts of a family differ only in the microbatch size. It ascends, so those after a too large one are too large.
+// The layouts of a family differ only in the microbatch size, ascending: once one is too large, so are the later ones.
 using Family = std::vector<Config>;
 
 std::vector<Family> families(const Config& asked, const Hardware& hardware, int64_t ranks, int64_t per_node) {
@@ -85,8 +85,8 @@ std::vector<Family> families(const Config& asked, const Hardware& hardware, int6
   return all;
 }
 
-// Returns a lower bound in seconds: GEMMs and attention at the full GEMM rate, with recomputed ones (all of a layer but
-// the last), and the pipeline's bubble: with halves of the backward pass a third of it.
+// Returns a lower bound in seconds: GEMMs and attention at the full GEMM rate, including recomputed ones (all of a
+// layer but the last), plus the pipeline's bubble, which halves of the backward pass reduce to a third.
 double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const ModelConfig& m = c.model;
   const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
@@ -126,7 +126,7 @@ class LayoutSearch {
     using enum ActivationCheckpointing::Kind;
     for (Config config : family) {
       Fits fits = Fits::no;
-      for (const auto kind : {none, selective, each}) {  // each slower than the one before
+      for (const auto kind : {none, selective, each}) {  // each slower than the previous one
         config.memory.activation_checkpointing = {kind};
         config.memory.offload_activations = asked_.memory.offload_activations && kind == each;
         if (fits != Fits::yes && is_valid(config)) fits = std::max(fits, try_schedules(config));
@@ -138,8 +138,8 @@ class LayoutSearch {
     }
   }
 
-  // Tensor-parallel groups may be faster without sequence parallelism, if there is memory for it: the best layouts are
-  // tried so as well.
+  // Tensor-parallel groups may be faster without sequence parallelism, if there is enough memory: the best layouts are
+  // also tried without it.
   void try_best_without_sequence_parallelism() {
     const std::vector<Candidate> best = found_.best;
     in_parallel(best.size(), [&](size_t i) {
@@ -151,7 +151,7 @@ class LayoutSearch {
     });
   }
 
-  // Predicts all microbatches of the best layouts' steps, as a plan does; until then most are extrapolated.
+  // Predicts all microbatches of the best layouts' steps, as a plan does; before that most are extrapolated.
   void predict_best_whole() {
     std::vector<Candidate>& best = found_.best;
     in_parallel(best.size(), [&](size_t i) {
@@ -166,14 +166,14 @@ class LayoutSearch {
  private:
   enum class Fits { no, in_half, yes };
   // A layout that is too slow to be tried counts as one that fits. `busy`: seconds that its busiest stage works, which
-  // no order of its actions makes less; 0 where that is not known.
+  // no order of its actions can reduce; 0 if unknown.
   struct Tried {
     bool fits = false;
     double busy = 0;
   };
 
-  // Tries all schedules. zb_h1 does all that 1f1b does but wait; those of a V have other stages, and v_half may fit
-  // where the others, which need 1f1b's memory, do not.
+  // Tries all schedules. zb_h1 does everything that 1f1b does except waiting. Those of a V have other stages, and
+  // v_half may fit where the others, which need 1f1b's memory, do not.
   Fits try_schedules(const Config& config) {
     const Tried plain = try_one(config, 0);
     if (config.parallel.pipeline_parallel_degree == 1) return plain.fits ? Fits::yes : Fits::no;
@@ -201,7 +201,7 @@ class LayoutSearch {
     return try_one(config, least);
   }
 
-  // The config takes no less than `least` seconds.
+  // The config takes at least `least` seconds.
   Tried try_one(const Config& config, double least) {
     least = std::max(least, least_time(config, hardware_, num_ranks_));
     bool too_slow = false;
@@ -257,14 +257,12 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
 }
 
 std::string report(const Search& search, const Hardware& hardware) {
-  std::string text =
-      fmt::format("tried: {}\n{} do not fit, nor do they with larger microbatches; {} more cannot be faster\n",
-                  counted(search.tried, "layout"), search.too_large, search.too_slow);
+  std::string text = fmt::format("tried: {}\n{} do not fit, nor would larger microbatches; {} more cannot be faster\n",
+                                 counted(search.tried, "layout"), search.too_large, search.too_slow);
   if (!search.best.empty())
     text += fmt::format(
-        "{:>9} {:>10} {:>6} {:>6}  layout (tensor-parallel products\n"
-        "{:36}in so many pieces); below microbatches and\n"
-        "{:36}what takes time beside GEMM and attention\n",
+        "{:>9} {:>10} {:>6} {:>6}  layout (tensor-parallel products\n{:36}in this many pieces); below microbatches "
+        "and\n{:36}time apart from GEMM and attention\n",
         "s/step", "tokens/s", "MFU", "GiB", "", "");
   constexpr size_t width = 80, column = 36;
   for (const Candidate& c : search.best) {
@@ -300,12 +298,12 @@ std::string report(const Search& search, const Hardware& hardware) {
     text += "no layout is possible: change batch.global_batch_size, model.heads or the number of ranks\n";
   else if (search.best.empty() && search.least_on_host > 0)
     text += fmt::format(
-        "none fits a host of {:.4g} GiB: of the layouts that fit {}, the smallest keeps {:.4g} GiB on the host of a "
-        "node; take more nodes, or keep less there by memory.offload_optimizer, memory.offload_parameters, "
+        "none fits a host of {:.4g} GiB: of the layouts that fit {}, the smallest needs {:.4g} GiB on the host of a "
+        "node; use more nodes, or less host memory: memory.offload_optimizer, memory.offload_parameters, "
         "memory.offload_activations or checkpoint.asynchronous = false\n",
         hardware.host.memory, hardware.device.name, gib(search.least_on_host));
   else if (search.best.empty())
-    text += fmt::format("none fits {} with {:.4g} GiB each; take more nodes, or memory of another size\n",
+    text += fmt::format("none fits {} with {:.4g} GiB each; use more nodes, or devices with more memory\n",
                         hardware.device.name, hardware.device.memory - hardware.device.reserved);
   return text;
 }

@@ -13,13 +13,13 @@ namespace megalith {
 struct Candidate {
   Config config;
   Prediction prediction;
-  int64_t device_bytes = 0;  // fullest stage, without what is reserved
+  int64_t device_bytes = 0;  // fullest stage, without the reserved bytes
 };
 
 struct Search {
   std::vector<Candidate> best;  // the fastest first
   int64_t tried = 0, too_large = 0, too_slow = 0;
-  int64_t least_on_host = 0;  // bytes a node, smallest layout that fits the devices but not the hosts
+  int64_t least_on_host = 0;  // bytes a node of the smallest layout that fits the devices but not the hosts
 };
 
 // Chooses degrees, stages, schedule (all but gpipe), sharding, microbatch size and recomputation; every other key of

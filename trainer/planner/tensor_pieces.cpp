@@ -37,14 +37,14 @@ class LayerEstimate {
                   rows = sequence ? ranks * (rows_ / t) : pieces.front().size();
     const auto product = [&](int64_t n, int64_t k) { return product_time(rows, n, k); };
     const int64_t qkv = m.qkv_width() / t;
-    // Where the backward pass has two halves, the products for the gradients of the branches' inputs are cut as well.
+    // If the backward pass has two halves, the products for the gradients of the branches' inputs are cut as well.
     const bool halves = has_halves(config_.parallel.pipeline_schedule);
     const auto transfer = [&](Transfer whole, Transfer some) {
       const bool cut = sequence && count > 1;
       return transfer_time(link_, cut ? some : whole, element_bytes() * static_cast<double>(rows * h), hardware_,
                            static_cast<int>(cut ? ranks : 1));
     };
-    if (!sequence) {  // the sum of the attention runs beside the first product of the feed-forward layer as well
+    if (!sequence) {  // the sum of the attention also overlaps with the first product of the feed-forward layer
       const double sum = transfer(Transfer::all_reduce, Transfer::all_reduce);
       const double backward =
           halves ? together(count, product(h, wide), sum) + together(count, product(h, qkv), sum) : 0;
@@ -75,8 +75,8 @@ class LayerEstimate {
                     config_.precision.compute == ComputeType::fp32};
     return op_time(cost, processor_, hardware_);
   }
-  // So many products, each with a transfer that can run beside the others; `alone`: of the transfers, so many have
-  // nothing beside them.
+  // Returns the time of `count` products, each with a transfer that can overlap with the others; `alone` of the
+  // transfers overlap with nothing.
   double together(int64_t count, double product, double transfer, int64_t alone = 1) const {
     const auto n = static_cast<double>(count);
     const double beside = std::max<double>(count - (count == 1 ? 1 : alone), 0), work = (n - 1) * product;

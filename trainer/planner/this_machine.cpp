@@ -80,8 +80,8 @@ class Bench {
     return x;
   }
 
-  // Measures from the first rank's start to the last one's end, since ranks that share a core may work in turn. Returns
-  // the fastest of several, since other load only takes time.
+  // Measures from the first rank's start to the last one's end, since ranks that share a core may take turns. Returns
+  // the fastest of several, since other load only adds time.
   double time(const std::function<void()>& work) {
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < repeats; i++) {
@@ -100,7 +100,7 @@ class Bench {
   Arena arena_;
 };
 
-// Returns the GiB that all ranks have taken.
+// Returns the GiB that all ranks occupy.
 double resident(Bench& bench) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -112,7 +112,7 @@ struct MeasuredLink {
   double rate, latency;  // GB/s a rank; seconds a step of a gather
 };
 
-// One rank has no link, so a copy and a guess take its place.
+// A single rank has no link, so a copy and a guess replace it.
 MeasuredLink link_of(Bench& bench, int ranks, double bandwidth) {
   if (ranks == 1) return {bandwidth / 2, 1e-6};
   const int64_t part = copied / ranks;
@@ -189,7 +189,7 @@ std::string measure_this_machine(const Session& session) {
                f16 = bench.gemm_rate(DType::f16) * 1e-12;
   const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
   const auto [link, latency] = link_of(bench, ranks, bandwidth);
-  // One thread runs the first, all threads share the second.
+  // One thread runs the first fill, all threads share the second.
   const double one = bench.small_op(cpu::fork_threshold - 1), all = bench.small_op(cpu::fork_threshold);
   const double fork = threads == 1 ? 0 : std::max(0.0, all - one);
   return session.broadcast_text(fmt::format(

@@ -1,5 +1,5 @@
-// Measures this machine's CPU and the link between its ranks as a profile of configs/hardware. GPUs' profiles are their
-// data sheets.
+// Measures this machine's CPU and the link between its ranks as a profile of configs/hardware. Profiles of GPUs come
+// from data sheets.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ void check_measurable(const Session& session);
 bool is_measured_profile(const std::string& path);
 
 // Collective. Returns the profile as TOML, the same on every rank: all cores are one device, which the ranks share.
-// Rates are what all ranks reach together.
+// Rates are those of all ranks together.
 std::string measure_this_machine(const Session& session);
 
 }  // namespace megalith

@@ -12,13 +12,13 @@ namespace megalith {
 
 namespace {
 
-// A kernel of a graph costs the host nearly nothing beyond the graph's launch (Constant Time Launch for
+// A kernel of a graph costs the host almost nothing in addition to the graph's launch (Constant Time Launch for
 // Straight-Line CUDA Graphs, NVIDIA Technical Blog, 2024; CUDA 12.6).
 constexpr double in_graph = 1e-9;  // seconds
 
 struct QueuedTransfer {
   size_t id = 0;
-  double left = 0;  // seconds, alone on its link
+  double left = 0;  // seconds, if its link has no other transfer
   Link link = Link::node;
   double begun = 0;
 };
@@ -173,7 +173,7 @@ class StepSimulator {
     }
   }
 
-  // The stage's clock is at the end of an op of the action that began then.
+  // Extends the current action to the stage's clock: an op that started at `began` has ended.
   void extend_action(size_t stage, int32_t part, double began) {
     StageClock& clock = clocks_[stage];
     if (clock.part != part) {
@@ -268,7 +268,7 @@ class StepSimulator {
     return true;
   }
 
-  // Passes the time of `seconds` of work, which transfers under way slow down. The caller accounts for `seconds`.
+  // Passes the time of `seconds` of work, which transfers in flight slow down. The caller accounts for `seconds`.
   void work(size_t stage, double seconds) {
     while (seconds > 0) {
       const double rate = 1 / (1 + (transfers_under_way(stage) ? hardware_.calibrated.overlap : 0));

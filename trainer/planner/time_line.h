@@ -19,7 +19,7 @@
 
 namespace megalith {
 
-// A StageTrace has the transfers of one rank and runs of ops between them. It stores equal runs once.
+// The transfers of one rank and the runs of ops between them. Equal runs are stored once.
 struct StageTrace {
   struct Op {
     const char* name;
@@ -33,9 +33,9 @@ struct StageTrace {
     Transfer transfer{};
     int8_t channel = -1;
     int32_t peer = -1;
-    uint32_t id = 0;  // the transfer's, or the run's
+    uint32_t id = 0;  // number of the transfer or of the run
     int64_t bytes = 0;
-    int32_t part = -1;  // of the run: the number of its action (action_number.h), or -1
+    int32_t part = -1;  // of a run: the number of its action (action_number.h), or -1
   };
 
   int rank = 0;
@@ -53,11 +53,11 @@ struct TimeLine {
     double all = 0, hidden = 0;  // hidden: complete before a wait for it
   };
   double seconds = 0;
-  std::vector<Accounts> breakdowns;      // by stage
-  std::vector<Copies> copies;            // by stage
-  std::vector<double> tensor_sums;       // by stage: seconds of all transfers, awaited or not (Account::tensor_sums)
-  std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step,
-                                         // and actions of the schedule have a lane of their own
+  std::vector<Accounts> breakdowns;  // by stage
+  std::vector<Copies> copies;        // by stage
+  std::vector<double> tensor_sums;   // by stage: seconds of all transfers, awaited or not (Account::tensor_sums)
+  std::vector<std::vector<Span>>
+      spans;  // by stage, on request; compute spans fill the step, and actions of the schedule have their own lane
 };
 
 // The traces must be in the order of the stages and match (matcher.h).

@@ -22,7 +22,7 @@ struct Traffic {
   Traffic& operator+=(const Traffic& other);
 };
 
-// Receives and copies between device and host have calls and payload and send nothing.
+// Receives and copies between device and host have calls and payload, but send nothing.
 using RankTraffic = std::map<std::pair<Channel, Transfer>, Traffic>;
 
 // Returns the traffic by rank.

@@ -55,7 +55,7 @@ GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, 
     crossings += node(i) != node(i + 1);
   }
   const double node_step = hardware.node.latency * micro, network_step = hardware.network.latency * micro;
-  // The last part has gone all of the ring but one step.
+  // The last part has passed all steps of the ring except one.
   const int far = std::min(crossings, size - 1), near = size - 1 - far;
   const int chain = std::ranges::max_element(by_node, {}, [](const auto& n) { return n.second; })->second - 1;
   const int levels = std::bit_width(by_node.size() - 1);  // the logarithm, rounded up

@@ -27,7 +27,7 @@ struct GroupLink {
 GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel);
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer);
 
-// Returns seconds for a transfer that has its link alone. Of a gather or a scatter of some members alone, so many have
+// Returns seconds for a transfer that does not share its link. In a gather or a scatter of some members, `members` have
 // a part: all of it passes over some step of the ring, and only they add up.
 double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware,
                      int members = 1);

@@ -32,45 +32,43 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
                                      const Prediction& prediction) {
   std::vector<std::string> warnings;
   if (mesh.tensor > 1 && hardware.node.topology == Topology::host)
-    warnings.push_back(fmt::format(
-        "tensor-parallel sums of {} ranks go through the host, {} GB/s, and every layer waits for them; lower "
-        "parallel.tensor_parallel_degree",
-        mesh.tensor, hardware.node.link));
+    warnings.push_back(
+        fmt::format("tensor-parallel sums of {} ranks go through the host, {} GB/s, and every layer waits for them; "
+                    "lower parallel.tensor_parallel_degree",
+                    mesh.tensor, hardware.node.link));
   if (leaves_node(mesh, Channel::tensor))
     warnings.push_back(fmt::format(
-        "tensor-parallel groups of {} ranks leave their node of {}: every layer waits for the network; make "
+        "tensor-parallel groups of {} ranks cross the borders of nodes of {}: every layer waits for the network; make "
         "parallel.tensor_parallel_degree a divisor of the node, or let parallel.placement begin with tensor",
         mesh.tensor, mesh.ranks_per_node));
   for (Axis axis : all_axes)
     if (!std::has_single_bit(static_cast<unsigned>(mesh.extent(axis))))
       warnings.push_back(
-          fmt::format("the {} axis has {} ranks, which is no power of two: rings and trees are uneven; take {} or {}",
+          fmt::format("the {} axis has {} ranks, which is not a power of two: rings and trees are uneven; use {} or {}",
                       name_of(axis), mesh.extent(axis), std::bit_floor(static_cast<unsigned>(mesh.extent(axis))),
                       std::bit_ceil(static_cast<unsigned>(mesh.extent(axis)))));
   const int64_t head = config.model.size_of_head(), width = config.model.hidden / mesh.tensor;
   if (head % 16 != 0 || head > 256)
-    warnings.push_back(fmt::format(
-        "heads have {} features; attention kernels take multiples of 16 up to 256 without padding, and 64 and 128 are "
-        "fastest; change model.heads",
-        head));
+    warnings.push_back(
+        fmt::format("heads have {} features; attention kernels need multiples of 16 up to 256 to avoid padding, and 64 "
+                    "and 128 are fastest; change model.heads",
+                    head));
   if (width % 64 != 0)
     warnings.push_back(
-        fmt::format("a rank's part of the width is {}, no multiple of 64, so that tiles of GEMMs are padded; change "
-                    "model.hidden or "
-                    "parallel.tensor_parallel_degree",
+        fmt::format("a rank's part of the width is {}, not a multiple of 64, so that tiles of GEMMs are padded; change "
+                    "model.hidden or parallel.tensor_parallel_degree",
                     width));
   const int64_t on_node = config.parallel.ranks_per_node, devices = hardware.device.per_node;
   if (on_node > devices && hardware.device.kind == DeviceKind::gpu)
     warnings.push_back(
-        fmt::format("{} of a node share {}; take more of hardware.nodes, or fewer ranks, to give each "
-                    "its own",
+        fmt::format("{} of a node share {}; use more of hardware.nodes, or fewer ranks, so that each has its own",
                     counted(on_node, "rank"), counted(devices, "device")));
   const double gathers = at(prediction.line.breakdowns[prediction.slowest], Account::gathers);
   constexpr double much = 0.05;
   if (gathers > much * prediction.seconds)
     warnings.push_back(fmt::format(
-        "microbatches of {} are too small to hide the gathers of weights: {:.3g} s, {:.0f} % of the step; "
-        "raise batch.microbatch_size, or share copies among fewer ranks by parallel.sharded_data_parallel_degree",
+        "microbatches of {} are too small to hide the gathers of weights: {:.3g} s, {:.0f} % of the step; raise "
+        "batch.microbatch_size, or share copies among fewer ranks by parallel.sharded_data_parallel_degree",
         counted(config.batch.microbatch_size, "sequence"), gathers, 100 * gathers / prediction.seconds));
   return warnings;
 }

@@ -17,8 +17,8 @@ struct Verdict {
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
                 const std::vector<MemorySizes>& memory, const Prediction& prediction);
 
-// Returns the bytes that a device needs without `reserved`: its ranks' memory, on a CPU with what they keep on the
-// host, and the workspace of its libraries.
+// Returns the bytes that a device needs, not counting `reserved`: its ranks' memory (on a CPU including their host
+// memory) and the workspace of its libraries.
 int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory);
 
 }  // namespace megalith

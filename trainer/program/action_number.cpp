@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-constexpr int64_t num_kinds = 4;  // of actions
+constexpr int64_t num_kinds = 4;  // kinds of actions
 
 int64_t chunk_of(const Plan& plan, int64_t layer) {
   const auto chunk = std::ranges::find_if(

@@ -1,4 +1,4 @@
-// Where in memory the microbatches of a rank's chunks lie, by the numbers of program.h: a pure function of the plan.
+// Where the microbatches of a rank's chunks are in memory, by the numbers of program.h: a pure function of the plan.
 #pragma once
 
 #include <algorithm>
@@ -9,25 +9,25 @@
 
 namespace megalith {
 
-// Numbers [first, first + count) that microbatches take in turn.
+// Numbers [first, first + count) that microbatches use in turn.
 struct Turns {
   int32_t first = 0, count = 0;
   int32_t of(int64_t microbatch) const { return first + as_number(microbatch % count); }
 };
 
-// The memory of a chunk. ChunkPlacement says how many residuals there are, so that messages travel while others are
-// worked on. Where a V turns, two chunks share what would be messages.
+// The memory of a chunk. ChunkPlacement gives the number of residuals, which is large enough for messages to overlap
+// with computation. Where a V turns, two chunks share the residuals that would otherwise be messages.
 struct ChunkMemory {
-  Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
-  Turns slots;                       // microbatches alive
-  Turns batches;                     // the same, up to the half for weights where there is one
-  int32_t between = 0, saved = 0;    // of the first slot: inputs of the groups but the first, what layers save
-  int32_t inside = 0;                // inputs of the layers of a group but the first, which all groups share
+  Turns inputs, outputs, gradients;  // residuals: input of the first layer, output of the last, and their gradients
+  Turns slots;                       // one for each live microbatch
+  Turns batches;                     // likewise, up to the weight half of the backward pass if there is one
+  int32_t between = 0, saved = 0;    // first number of slot 0: group inputs except the first; saved tensors
+  int32_t inside = 0;                // inputs of the layers of a group except the first; all groups share them
   int64_t layers = 0, group = 1;
 
   int32_t slot(int64_t microbatch) const { return slots.of(microbatch) - slots.first; }
   int64_t groups() const { return (layers + group - 1) / group; }
-  // The input of layer i of the chunk; of the layer after the last, the output.
+  // Returns the input of layer i of the chunk or, for the layer after the last, the output.
   int32_t x(int64_t microbatch, int64_t i) const {
     if (i == 0) return inputs.of(microbatch);
     if (i == layers) return outputs.of(microbatch);

@@ -24,7 +24,7 @@ Program with_gathers(const Plan& plan, const Program& uses) {
     else
       num_sharing++;
   std::vector<int32_t> shared(static_cast<size_t>(std::min<int64_t>(num_sharing, plan.live_units)));
-  std::iota(shared.begin(), shared.end(), num_own);  // the one whose turn it is comes first
+  std::iota(shared.begin(), shared.end(), num_own);  // the next one to use comes first
 
   const auto gather = [&](int32_t unit) {
     int32_t& slot = slot_of[static_cast<size_t>(unit)];

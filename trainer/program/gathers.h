@@ -1,7 +1,7 @@
-// Puts gathers into a list that says only where weights are used, as await_gather without a slot: the next unit's
-// weights are always on their way. Units that keep what was gathered have slots of their own, the others share
-// plan.live_units of them; the one that was not used for longest gives way. Those of their own that are used before any
-// that shares all begin with the list, so that they come while a stage waits for its first message.
+// Adds gathers to a list that has only the uses of weights, as await_gather without a slot: the next unit's weights are
+// always in transfer. Units whose gathered weights are kept have their own slots; the others share plan.live_units
+// slots, and the least recently used gives way. Units with their own slots that are used before any that shares are
+// gathered at the beginning of the list, while a stage waits for its first message.
 #pragma once
 
 #include "trainer/program/program.h"

@@ -23,7 +23,7 @@ Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list)
       if (plan.trains(u)) zero(u, none, plan.unit(u).multiplies && (plan.is_layer(u) || is_of_head(u)));
 }
 
-// Where the head is, it comes before the embedding.
+// The head comes before the embedding.
 bool Gradients::is_of_head(size_t unit) const {
   return std::ranges::find(plan_.head_gradients, unit) != plan_.head_gradients.end();
 }
@@ -63,7 +63,7 @@ void Gradients::reduce(size_t unit, bool last_microbatch) {
 }
 
 void Gradients::finish() {
-  // Slots that units share are collected oldest first, because two of them may hold gradients of one unit.
+  // Shared slots are collected oldest first, because two of them may hold gradients of one unit.
   for (size_t slot = 0; slot < first_shared_; slot++) collect(slot);
   for (size_t slot = next_; slot < slots_.size(); slot++) collect(slot);
   for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);

@@ -9,8 +9,7 @@ namespace megalith {
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs) {
   Needs needs;
   const auto raise = [](int64_t& most, int32_t index) { most = std::max<int64_t>(most, index + 1); };
-  // Which units come into a shared slot depends on the number of microbatches, and layers that are frozen in part
-  // differ in size.
+  // The number of microbatches decides which units use a shared slot, and partly frozen layers differ in size.
   int64_t largest = 0;
   for (const UnitPlan& unit : plan.units)
     if (!unit.keep_gathered) largest = std::max(largest, unit.numel);

@@ -13,7 +13,7 @@ constexpr int32_t nothing = Instruction::none;
 
 // The life of one value of a kept residual, from its write to its last read.
 struct Value {
-  std::vector<size_t> steps;  // in which it is used, ascending
+  std::vector<size_t> steps;  // that use it, ascending
   size_t last_read = 0;       // position in the list
 };
 
@@ -21,13 +21,13 @@ struct Value {
 struct Uses {
   std::vector<Value> values;
   std::vector<size_t> value_of;                          // by step
-  std::map<size_t, size_t> begins;                       // position of a step's first instruction, to the step
-  std::map<size_t, std::pair<int32_t, int32_t>> places;  // position, to the values in x and y, or nothing
+  std::map<size_t, size_t> begins;                       // maps the position of a step's first instruction to the step
+  std::map<size_t, std::pair<int32_t, int32_t>> places;  // maps a position to the values in x and y, or to nothing
 };
 
 Uses uses_of(const Program& list, const std::vector<bool>& kept) {
   Uses uses;
-  std::map<int32_t, int32_t> in;  // residual, to the value that it holds
+  std::map<int32_t, int32_t> in;  // maps a residual to its value
   const auto is_kept = [&](int32_t residual) { return residual != nothing && kept[static_cast<size_t>(residual)]; };
   for (size_t at = 0; at < list.size(); at++) {
     const Instruction& i = list[at];
@@ -89,14 +89,14 @@ class Offloading {
 
  private:
   struct State {
-    size_t slot = nowhere;  // where it is on the device
+    size_t slot = nowhere;  // its slot on the device, or nowhere
     bool written = false, on_its_way = false, needed_on_host = false;
     size_t offload = 0, end = 0;  // positions in out_: of its copy to the host, and after its last use
   };
   static constexpr size_t nowhere = static_cast<size_t>(-1);
 
   State& state(int32_t value) { return states_[static_cast<size_t>(value)]; }
-  // Slots are numbered below all residuals of the list until all are numbered anew.
+  // Slots have numbers below those of all residuals until all are renumbered.
   static int32_t slot_number(size_t slot) { return -2 - static_cast<int32_t>(slot); }
 
   void begin(size_t step) {
@@ -119,7 +119,7 @@ class Offloading {
     out_.push_back({.op = Instruction::Op::fetch, .y = slot_number(slot), .host = v});
   }
 
-  // y of the instruction: embedding and forward write it; a message has come when it was awaited.
+  // y of the instruction: embedding and forward write it; a message has arrived when it is awaited.
   void write(Instruction i, int32_t v) {
     if (state(v).slot == nowhere) put(v, take(true));
     i.y = slot_number(state(v).slot);
@@ -141,14 +141,14 @@ class Offloading {
     state(v).end = out_.size();
   }
 
-  // The next step that uses a value.
+  // Returns the next step that uses a value.
   size_t next_use(int32_t v) const {
     const std::vector<size_t>& steps = uses_.values[static_cast<size_t>(v)].steps;
     const auto next = std::lower_bound(steps.begin(), steps.end(), step_);
     return next == steps.end() ? nowhere : *next;
   }
 
-  // A slot that is free, or whose value is used last of all and not before the horizon; nowhere if there is none.
+  // Returns a free slot, or the slot whose value is used last and not before the horizon, or nowhere.
   size_t take(bool must) {
     size_t best = nowhere, latest = 0;
     for (size_t slot = 0; slot < slots_.size(); slot++) {
@@ -182,16 +182,16 @@ class Offloading {
     for (State& s : states_) s.end = position[s.end];
   }
 
-  // Residuals by first use; on the host, the lowest number that is free.
+  // Numbers residuals by first use; on the host, by the lowest free number.
   void number_anew() {
     std::map<int32_t, int32_t> residuals;
     const auto number = [&](int32_t& residual) {
       if (residual != nothing)
         residual = residuals.emplace(residual, static_cast<int32_t>(residuals.size())).first->second;
     };
-    std::map<size_t, std::vector<int32_t>> ends;  // by position: values
+    std::map<size_t, std::vector<int32_t>> ends;  // maps a position to values
     for (size_t v = 0; v < states_.size(); v++) ends[states_[v].end].push_back(static_cast<int32_t>(v));
-    std::map<int32_t, int32_t> on_host;  // value, to its number there
+    std::map<int32_t, int32_t> on_host;  // maps a value to its number there
     std::set<int32_t> free;
     int32_t most = 0;
     for (size_t at = 0; at < out_.size(); at++) {
@@ -213,9 +213,9 @@ class Offloading {
   const Uses uses_;
   const size_t horizon_;
   std::vector<State> states_;   // by value
-  std::vector<int32_t> slots_;  // the value in each, or nothing
-  size_t step_ = 0;             // the one that has begun last
-  Program out_;                 // `host` is the value until all are numbered anew
+  std::vector<int32_t> slots_;  // the value in each, or none
+  size_t step_ = 0;             // the last step that has begun
+  Program out_;                 // `host` is the value until all are renumbered
 };
 
 }  // namespace

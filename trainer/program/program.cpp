@@ -20,7 +20,7 @@ namespace {
 using Op = Instruction::Op;
 constexpr int32_t no_slot = Instruction::none;
 
-// Numbers that are taken and given back: the lowest that is free.
+// Numbers that are allocated and freed: the lowest free one is next.
 class FreeNumbers {
  public:
   int32_t take() {
@@ -35,13 +35,13 @@ class FreeNumbers {
   std::set<int32_t> free_;
 };
 
-// Where the backward pass has two halves, what of a microbatch's layer is kept between passes: numbers of Instruction,
-// or none. Layers of all chunks share the memory, so that there is no more of it than is in use at once.
+// Tensors that a microbatch's layer keeps between the two halves of the backward pass, as numbers of Instruction, or
+// none. Layers of all chunks share the memory, which is as large as its simultaneous use.
 struct LayerKept {
   int32_t saved = no_slot, inputs = no_slot, held = no_slot;
 };
 
-// Lists the math of actions and what it takes; of weights, only where they are used: await_gather without a slot.
+// Lists the math of actions and its memory; for weights, only their uses: await_gather without a slot.
 class Lister {
  public:
   enum class Mode { train, evaluate, logits };
@@ -49,8 +49,8 @@ class Lister {
   Lister(const Plan& plan, Mode mode, int64_t microbatches)
       : plan_(plan), mode_(mode), microbatches_(microbatches), memory_(lay_out(plan, mode == Mode::train)) {}
 
-  // While one action runs, the message of the next is being received; what was sent is awaited when its memory is
-  // needed again.
+  // While one action runs, the next one's message is received. Sent messages are awaited when their memory is needed
+  // again.
   Program run(const std::vector<Action>& actions) {
     std::optional<Gradients> gradients;
     if (mode_ == Mode::train) gradients_ = &gradients.emplace(plan_, list_);
@@ -73,7 +73,7 @@ class Lister {
     return std::move(list_);
   }
 
-  // By residual: whether it is the input of a group, which the group's backward pass reads.
+  // Returns for each residual whether it is the input of a group, which the group's backward pass reads.
   std::vector<bool> kept() const {
     std::vector<bool> kept;
     for (const ChunkMemory& m : memory_) {
@@ -95,8 +95,7 @@ class Lister {
     i.microbatch = as_number(a.microbatch);
     list_.push_back(i);
   }
-  // The part that takes turns in slots comes first, so that that of the next layer is on its way while this one is at
-  // work.
+  // The part in shared slots comes first, so that the next layer's is gathered while this layer computes.
   void use(size_t unit) {
     const auto await_gather = [&](size_t u) { list_.push_back({.op = Op::await_gather, .unit = as_number(u)}); };
     const std::optional<size_t> frozen = plan_.units[unit].frozen_part;
@@ -106,7 +105,7 @@ class Lister {
     if (frozen && !frozen_first) await_gather(*frozen);
   }
 
-  // The residual that the action's message comes into, or none.
+  // Returns the residual that receives the action's message, or none.
   int32_t incoming(const Action& a) const {
     if (a.kind == Action::Kind::backward_weight) return no_slot;
     const Chunk& c = chunk(a);
@@ -217,7 +216,7 @@ class Lister {
     } else if (!c.turns_before) {
       begin(Op::send, a, gradient);
     }
-    // Behind all that is the same in every microbatch.
+    // After all instructions that are the same in every microbatch.
     if (c.last) emit(a, {.op = Op::keep_loss, .batch = m.batches.of(k)});
   }
 
@@ -237,7 +236,7 @@ class Lister {
     return products && filled;
   }
 
-  // Leaves what products write to backward_weight().
+  // Leaves the gradients that products write to backward_weight().
   void backward_input(const Action& a, int64_t i) {
     const size_t unit = chunk(a).unit(i);
     const bool trains = plan_.trains(unit);
@@ -264,7 +263,7 @@ class Lister {
     for (int64_t i = c.num_layers; i-- > 0;) {
       const size_t unit = c.unit(i);
       if (!plan_.trains(unit)) continue;
-      if (plan_.model.adapter.in_use()) use(unit);  // whose gradients are products with its other matrix
+      if (plan_.model.adapter.in_use()) use(unit);  // its gradients are products with its other matrix
       Instruction layer = of_layer(Op::backward_weight, a, i);
       const LayerKept& k = kept(a, i);
       layer.apart = gradients_->scatters_each_microbatch(unit);

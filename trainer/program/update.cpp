@@ -11,13 +11,13 @@ namespace {
 
 using Op = Instruction::Op;
 
-// A part of a unit, elements of its shard.
+// A part of a unit, in elements of its shard.
 struct UnitPart {
   size_t unit;
   Interval part;
 };
 
-// A pass over state works on each part; one that lies on the host is fetched before and put back after.
+// A pass over state processes each part; a part on the host is fetched before and put back afterwards.
 struct Pass {
   Op fetch, work, put;
 };
@@ -64,19 +64,19 @@ class UpdateLister {
     pass(momentum_pass, rounds_[round].units);
     of_round(Op::send_momentum, round);
   }
-  // Two rounds are under way at a time.
+  // Two rounds are in progress at a time.
   void of_round(Op op, size_t round) {
     list_.push_back({.op = op, .slot = as_number(round % 2), .round = as_number(round)});
   }
 
-  // Returns the elements of its shard that a pass goes over.
+  // Returns the elements of the unit's shard that a pass covers.
   Interval of_pass(const Pass& pass, size_t u) const {
     const UnitPlan& unit = plan_.units[u];
     if (pass.work == Op::update) return {0, unit.shard.size()};
     const Interval here = intersect(unit.matrices, unit.shard);
     return here.size() > 0 ? Interval{here.begin - unit.shard.begin, here.end - unit.shard.begin} : Interval{};
   }
-  // A unit that is larger than a layer, such as the token table, passes in several parts.
+  // A unit larger than a layer, such as the embedding, has several parts.
   std::vector<UnitPart> parts_on_host(const Pass& pass, const std::vector<size_t>& units) const {
     std::vector<UnitPart> parts;
     for (const size_t u : units)
@@ -86,7 +86,7 @@ class UpdateLister {
     return parts;
   }
 
-  // Goes over the units in their order, while the next part on the host is copied.
+  // Covers the units in their order, while the next part on the host is copied.
   void pass(const Pass& pass, const std::vector<size_t>& units) {
     const std::vector<UnitPart> parts = parts_on_host(pass, units);
     const size_t buffers = std::min<size_t>(2, parts.size());
@@ -100,7 +100,7 @@ class UpdateLister {
       if (const Interval all = of_pass(pass, u); !plan_.units[u].optimizer_on_host && all.size() > 0)
         list_.push_back({.op = pass.work, .unit = as_number(u), .part = all});
       for (; next < parts.size() && parts[next].unit == u; next++) {
-        // Copies keep their order, so a fetch may follow what is put back from the same buffer.
+        // Copies keep their order, so a fetch may follow a put from the same buffer.
         if (next + 1 < parts.size()) of_part(pass.fetch, next + 1);
         list_.push_back({.op = Op::await_state, .slot = as_number(next % buffers)});
         of_part(pass.work, next);
@@ -114,7 +114,7 @@ class UpdateLister {
   Program& list_;
   const std::vector<Round> rounds_;
   int64_t largest_part_ = 0;
-  size_t buffers_ = 0;  // in use so far, of which some may still be on their way back
+  size_t buffers_ = 0;  // buffers in use, including those being copied back
 };
 
 }  // namespace

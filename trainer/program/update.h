@@ -1,10 +1,9 @@
-// Lists the update of a step: how the gradient's norm comes together, the decision whether and how far weights are
-// updated, and the update of each unit where its optimizer state lies. State on the host comes to the device in parts
-// of the size of a layer, and goes back, through two staging buffers, so that one part is copied while the other is
-// updated.
+// Lists the update of a step: the sum of the gradient's norm, the decision whether to update the weights and by how
+// much, and the update of each unit where its optimizer state is. State on the host comes to the device in parts of the
+// size of a layer, and returns, through two staging buffers, so that one part is copied while the other is updated.
 //
-// Where Muon updates the layers, their matrices go in rounds (matrices.h) from their momentum to the update: while the
-// owners orthogonalise one round, the momentum of the next is on its way to them, and the round before is updated.
+// If Muon updates the layers, their matrices go in rounds (matrices.h) from momentum to update: while the owners
+// orthogonalise one round, the momentum of the next is sent to them, and the round before is updated.
 #pragma once
 
 #include "trainer/program/program.h"
@@ -13,7 +12,7 @@ namespace megalith {
 
 void list_update(const Plan& plan, Program& list);
 
-// Returns whether it is one of those instructions, which the owner of the optimizer's state obeys and not the stage.
+// Returns whether the owner of the optimizer's state, and not the stage, executes this instruction.
 bool is_of_update(Instruction::Op op);
 
 }  // namespace megalith

@@ -19,8 +19,8 @@ struct PassPart {
   bool with_weights = false;  // the next number is that of the gradients of matrices
 };
 
-// A layer's gradients of matrices, which nothing in the layer reads, come behind the rest of its backward pass, since
-// that is where a backward pass in two halves has them.
+// The gradients of a layer's matrices, which the layer does not read, come after the rest of its backward pass, as in a
+// backward pass in two halves.
 bool is_gradient_of_matrix(std::string_view op) {
   return op == "linear_backward_weight" || op == "linear_backward_bias" || op == "collect_adapter";
 }

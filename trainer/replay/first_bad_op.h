@@ -24,13 +24,13 @@ struct BadOp {
   std::array<int64_t, 3> place{};
   std::string op;           // "linear_forward"
   std::string part;         // "the forward pass of block 3"
-  int64_t microbatch = -1;  // this rank's; -1: none
+  int64_t microbatch = -1;  // of this rank; -1: none
   int rank = 0;
   int64_t values = 0, of = 0;  // not finite; written
 };
 
-// Watches the ops of a step on this rank, in any world but the dry one. The host waits for the stream and reads every
-// output, so this is not for training.
+// Watches the ops of a step on this rank, in any world except the dry one. The host waits for the stream and reads
+// every output, so this is not for training.
 class FirstBadOp : public OpWatcher {
  public:
   // Both must outlive it.
@@ -49,7 +49,7 @@ class FirstBadOp : public OpWatcher {
   Stream& stream_;
   bool looking_ = false;  // ignore this class's own launches
   int64_t sequence_ = 0, part_ = 0, microbatch_ = -1;
-  bool with_weights_ = false;  // gradients of matrices are behind the other ops of this part
+  bool with_weights_ = false;  // gradients of matrices come after the other ops of this part
   std::string part_name_ = "the step's beginning";
   std::map<std::pair<int64_t, int64_t>, int64_t> ops_;  // count by sequence and part
   std::optional<BadOp> first_;

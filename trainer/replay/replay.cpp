@@ -31,12 +31,11 @@ void check_replayable(const std::vector<std::string>& overrides) {
     for (const char* beginning : {"parallel.", "memory.", "precision.", "communication.", "batch.microbatch_size",
                                   "run.device", "data.train", "checkpoint.directory"})
       known = known || key.starts_with(beginning);
-    CHECK(
-        known,
-        "override `{}`: a replay repeats the step as it was; it may change parallel.*, memory.*, precision.*, "
-        "communication.*, batch.microbatch_size and run.device, and data.train and checkpoint.directory if files have "
-        "moved",
-        override);
+    CHECK(known,
+          "override `{}`: a replay repeats the step as it was; it may change parallel.*, memory.*, precision.*, "
+          "communication.*, batch.microbatch_size and run.device, and data.train and checkpoint.directory if files "
+          "have moved",
+          override);
   }
 }
 
@@ -52,7 +51,7 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
   all.insert(all.end(), o.overrides.begin(), o.overrides.end());
   Config config = kept ? parse_config(kept->config, fmt::format("the config of step {} in {}", o.step, o.run), all)
                        : load_config(path, all);
-  CHECK(config.model.vocab > 0, "{} does not say model.vocab; is it the config of a run?", path);
+  CHECK(config.model.vocab > 0, "{} does not have model.vocab; is it the config of a run?", path);
   return config;
 }
 
@@ -113,7 +112,7 @@ class Replay {
  public:
   Replay(const ReplayOptions& options, const Session& session) : options_(options), session_(session) {
     together(session, [&] {
-      CHECK(options.step >= 1, "--step {}; steps are counted from 1", options.step);
+      CHECK(options.step >= 1, "--step {}; steps count from 1", options.step);
       if (session.rank() != 0) log_nowhere();
       kept_ = read_bad_step(options.run, options.step);
       config_ = config_of_run(options, kept_);

@@ -20,7 +20,7 @@ struct ReplayOptions {
   std::vector<std::string> overrides = {};  // see check_replayable
 };
 
-// Throws an error for overrides that change more than how the step is computed and where its data lie.
+// Throws an error for overrides that change more than how the step is computed and where its data is.
 void check_replayable(const std::vector<std::string>& overrides);
 
 struct Replayed {
@@ -31,7 +31,7 @@ struct Replayed {
   std::string what = {};                   // loss, norm and why the step was skipped, if so
   std::string recorded = {};               // comparison with the step's file, if there is one
   std::vector<std::string> bad_weights{};  // parameters not finite before the step
-  std::optional<BadOp> first{};            // over all ranks; nothing: every output is finite
+  std::optional<BadOp> first{};            // over all ranks; empty: every output is finite
   std::vector<int> ranks{};                // ranks with the same first op
   std::string samples = {};                // names in the first op's microbatch
 };

@@ -131,9 +131,9 @@ const frame = (plot, head, x, y, drawn, notes) => {
   const area = div('area', element('svg',
     { viewBox: '0 0 1000 1000', preserveAspectRatio: 'none', role: 'img', 'aria-label': plot.title },
     ...drawn(element('path', { class: 'grid', d: lines }))));
-  const beside = div('', area, div('x', ...labels(xTicks, x, 'left', 4)), div('unit', x.label));
+  const right = div('', area, div('x', ...labels(xTicks, x, 'left', 4)), div('unit', x.label));
   const figure = element('figure', { class: 'plot' + (plot.wide ? ' wide' : '') },
-    element('figcaption', {}, ...head), div('frame', div('y', ...labels(yTicks, y, 'top', 3)), beside), ...notes);
+    element('figcaption', {}, ...head), div('frame', div('y', ...labels(yTicks, y, 'top', 3)), right), ...notes);
   return { area, figure };
 };
 

@@ -19,7 +19,7 @@ const configurationOf = ({ settings, settingsUnknown }) => {
     ([key, value, isDefault]) => [isDefault ? `${key} = ${value}` : element('b', {}, `${key} = ${value}`), '\n']));
 };
 
-// Returns the newest text of each prompt, and the others in a list that opens.
+// Returns the newest text of each prompt, and the older ones in a list that opens.
 const textsOf = run => run.texts.flatMap(({ prompt, all, texts }) => {
   const sample = ({ step, text }) => element('p', { class: 'sample' }, element('small', {}, 'step ' + grouped(step)), ' ',
     element('b', {}, prompt), text);
@@ -33,9 +33,9 @@ const factsOf = run => {
   const facts = {
     'How it ended': [howItEnded(run.end)],
     'Warnings': [warningsOf(run.end)],
-    'From, to': [run.began === null ? '' : `${dayAndTime(run.began)} to ${dayAndTime(run.last)}` +
+    'Time': [run.began === null ? '' : `${dayAndTime(run.began)} to ${dayAndTime(run.last)}` +
       (resumed ? `, resumed ${counted(resumed, 'time')}` : '')],
-    'Goes on from': lines(run.origins.map(({ checkpoint, step, decay }) => [code(checkpoint), `, step ${grouped(step)}`,
+    'Continues from': lines(run.origins.map(({ checkpoint, step, decay }) => [code(checkpoint), `, step ${grouped(step)}`,
       decay && ', with another decay: ' + decay])),
     'Model': [joined([parameters && shortNumber(parameters) + ' parameters', run.layout || (run.ranks && counted(run.ranks, 'rank')),
       ...run.machine], ' · ')],
@@ -44,9 +44,9 @@ const factsOf = run => {
     'Tokenizer': [run.tokenizerName],
     'Training data': lines(run.data.map(({ name, content, samples }) =>
       [code(name), `: ${content}, ${grouped(samples)} samples an epoch`])),
-    'Held-out data': run.heldOut ? [code(run.heldOutName), joined([run.heldOutName && ': ', run.heldOut], '')] : [],
+    'Validation data': run.heldOut ? [code(run.heldOutName), joined([run.heldOutName && ': ', run.heldOut], '')] : [],
     'Sample text': run.continuation ? [element('p', { class: 'sample' }, element('b', {}, run.prompt), run.continuation)] : [],
-    'Written in training': textsOf(run),
+    'Samples': textsOf(run),
     'Folder': [code(run.folder)],
     'Configuration': [configurationOf(run)],
   };

@@ -22,7 +22,7 @@ constexpr int64_t largest_count = int64_t{1} << 53;  // exact in a double
 constexpr double last_second = 253402300799;         // end of the year 9999, seconds since 1970
 constexpr size_t most_kinds_of_time = 100;
 
-// Returns NaN if the key is missing or null, which stands for a value that is not finite.
+// Returns NaN if the key is missing or null, which means a value that is not finite.
 double number(const json& object, const char* key, double least = -largest_number) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? no_number : real_number(*found, least, largest_number);
@@ -90,7 +90,7 @@ class Reader {
     const auto found = object.find("memory_bytes");
     if (found == object.end()) return;
     h_.planned_memory.clear();
-    // Use the plan's order; unknown names come last.
+    // In the plan's order; unknown names come last.
     std::vector<std::string> names = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
     for (const auto& [name, bytes] : as_object(*found).items())
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);

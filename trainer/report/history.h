@@ -21,18 +21,19 @@ struct DataSource {
   int64_t samples = 0;        // an epoch
 };
 
-// The model wrote this text after the step (train.sample_every).
+// A text that the model wrote after the step (train.sample_every).
 struct WrittenText {
   int64_t step = 0;
   std::string prompt, text;
 };
 
 struct RunLog {
-  // done: all steps are made; ended: early, `words` say why; open: it is running or was killed; unknown: no log.
+  // done: all steps are complete; ended: early, `words` has the reason; open: it is running or was killed; unknown: no
+  // log.
   enum class End { unknown, open, ended, done };
   End end = End::unknown;
   std::string words;                  // the line of the end, without its time
-  std::vector<std::string> warnings;  // from all starts, with their times
+  std::vector<std::string> warnings;  // with their times, over all starts
 };
 
 struct History {
@@ -42,9 +43,9 @@ struct History {
   int64_t ranks = 0, parameters = 0, planned_steps = 0;
   std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: its hash
   std::vector<DataSource> data;
-  // Checkpoints from which a start took over another run, or its own with another decay of the learning rate.
+  // A checkpoint from which a start continued another run, or its own with another decay of the learning rate.
   struct Origin {
-    std::string checkpoint, decay;  // decay: what is other about it
+    std::string checkpoint, decay;  // decay: how it differs
     int64_t step = 0;
   };
   std::vector<Origin> origins;
@@ -52,11 +53,11 @@ struct History {
   double began = no_number, last = no_number;  // seconds since 1970: the first start, the last line
 
   Abscissae steps;
-  // In these `no_number` stands for values that are missing or not finite.
+  // A value that is missing or not finite is `no_number` here.
   std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
   std::vector<size_t> skipped;  // indices of steps
   std::vector<size_t> resumed;  // indices of the first steps of later starts
-  // Every step has a breakdown of its time, but on a GPU every 20th.
+  // Steps with a breakdown of their time: all of them or, on a GPU, every 20th.
   std::vector<double> timed_steps;
   std::map<std::string, std::vector<double>> time;
 
@@ -65,11 +66,11 @@ struct History {
 
   std::vector<WrittenText> texts;  // by step
 
-  // These are bytes of the fullest rank: planned by class, and the measured maximum by kind.
+  // Bytes of the fullest rank: planned by class, and the measured maximum by kind.
   std::vector<std::pair<std::string, double>> planned_memory, measured_memory;
 
   std::map<std::string, std::string> settings;  // config.toml
-  std::string settings_unknown;                 // error that explains empty settings
+  std::string settings_unknown;                 // the error if the settings are empty
   RunLog log;
   std::string prompt, continuation;  // by the newest checkpoint, on request
 };

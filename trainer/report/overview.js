@@ -6,9 +6,9 @@ const short = value => value === null ? '–' : shortNumber(value);
 // Returns the same figures in the same order for every run. better: 1, the highest is best; -1, the lowest.
 // ofTokens: it is compared only under one tokenizer.
 const figuresOf = ({ summary: s }) => [
-  { name: 'Bits per byte', text: fixed(s.bits, 4), more: 'held-out', value: s.bits, better: -1 },
-  { name: 'Held-out loss', text: fixed(s.heldOut, 4), more: 'lowest', value: s.heldOut, better: -1, ofTokens: true },
-  { name: 'Perplexity', text: s.perplexity >= 1000 ? short(s.perplexity) : fixed(s.perplexity, 2), more: 'held-out',
+  { name: 'Bits per byte', text: fixed(s.bits, 4), more: 'validation', value: s.bits, better: -1 },
+  { name: 'Validation loss', text: fixed(s.heldOut, 4), more: 'lowest', value: s.heldOut, better: -1, ofTokens: true },
+  { name: 'Perplexity', text: s.perplexity >= 1000 ? short(s.perplexity) : fixed(s.perplexity, 2), more: 'validation',
     value: s.perplexity, better: -1, ofTokens: true },
   { name: 'Loss', text: fixed(s.loss, 4), more: 'mean at the end', value: s.loss, better: -1, ofTokens: true },
   { name: 'Steps', text: grouped(s.steps),
@@ -54,7 +54,7 @@ const notes = () => {
       'within a tokenizer; bits per byte are compared among all.'));
   const texts = new Set(data.runs.filter(run => run.heldOut).map(run => run.group + ' ' + run.heldOut));
   if (texts.size > new Set([...texts].map(text => text.split(' ')[0])).size)
-    said.push(note('Runs of one tokenizer have different tokens in data.validation: their held-out figures are of ' +
+    said.push(note('Runs of one tokenizer have different tokens in data.validation: their validation figures are of ' +
       'different texts.'));
   return said;
 };

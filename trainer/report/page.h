@@ -1,5 +1,5 @@
-// `megalith report` writes runs as one HTML page that needs no other file and no network. The build embeds its
-// parts: page.html, page.css and the scripts, which draw all that the page shows from one JSON.
+// Writes the page of `megalith report`: one HTML file that needs no other file and no network. The build embeds its
+// parts: page.html, page.css and the scripts, which draw the whole page from one JSON.
 #pragma once
 
 #include <string>

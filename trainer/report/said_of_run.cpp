@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t most_warnings = 200;  // a run
-constexpr size_t most_texts = 50;      // a prompt
+constexpr size_t most_warnings = 200;  // maximum for a run
+constexpr size_t most_texts = 50;      // maximum for a prompt
 
 Json end_of(const RunLog& log) {
   const size_t all = log.warnings.size(), shown = std::min(all, most_warnings);
@@ -34,7 +34,7 @@ Json settings_of(const History& run) {
   return all;
 }
 
-// Returns the texts that the run wrote while it trained, by prompt. Of many texts some are left out, evenly, and never
+// Returns the texts that the run wrote during training, by prompt. Of many texts some are left out, evenly, but never
 // the first or the last.
 Json texts_of(const History& run) {
   Json prompts = Json::array();

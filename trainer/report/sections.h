@@ -1,4 +1,4 @@
-// These functions make the data of the page (page.h).
+// Makes the data of the page (page.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,7 +22,7 @@ nlohmann::ordered_json plots(const std::vector<History>& runs, const std::vector
 // Returns the breakdown of steps' time for stacked.js, with the same colours and scales for all runs.
 nlohmann::ordered_json where_time_went(const std::vector<History>& runs);
 
-// Keeps six digits; null stands for values that are not finite.
+// Rounds to six digits; values that are not finite become null.
 nlohmann::ordered_json plotted(const std::vector<double>& values);
 
 }  // namespace megalith

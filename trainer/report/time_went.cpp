@@ -64,7 +64,7 @@ double highest_of(const History& run, const std::set<std::string>& without = {})
   return drawn.empty() ? 0 : *std::ranges::max_element(drawn);
 }
 
-// Returns the edges of binned()'s bins. A value stands for the steps since the one before.
+// Returns the edges of binned()'s bins. A value covers the steps since the previous one.
 std::vector<double> edges_of(const std::vector<double>& steps) {
   const size_t bins = binned(steps).size();
   std::vector<double> edges{std::max(0.0, steps.front() - (steps.size() > 1 ? steps[1] - steps[0] : 1))};
@@ -77,7 +77,7 @@ std::vector<double> edges_of(const std::vector<double>& steps) {
 nlohmann::ordered_json where_time_went(const std::vector<History>& runs) {
   nlohmann::ordered_json plots = nlohmann::ordered_json::array();
   const std::vector<std::string> parts = parts_of(runs);
-  // Cut off the work between two steps, which may take as long as many steps and would flatten the plot.
+  // Leaves out the work between two steps, which may take as long as many steps and would flatten the plot.
   const std::set<std::string> between = {"evaluation", "sampling", "checkpoint"};
   double steps = 0, all = 0;
   for (const History& run : runs) {

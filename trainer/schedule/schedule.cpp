@@ -14,14 +14,14 @@ using Kind = Action::Kind;
 void check(const PipelineShape& shape) {
   CHECK(shape.stages > 0 && shape.virtual_stages > 0 && shape.microbatches >= 0 && shape.active_microbatches >= 0 &&
             (shape.stages > 1 || shape.virtual_stages == 1),
-        "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, one "
-        "alone has one virtual stage, microbatches start at 0",
+        "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: there must be at least "
+        "1 stage, a single stage has one virtual stage, and microbatches are 0 or more",
         shape.stages, shape.virtual_stages, shape.microbatches, shape.active_microbatches);
   CHECK(!is_v_shaped(shape.kind) || shape.virtual_stages == 2, "a V of {} virtual stages: it has 2",
         shape.virtual_stages);
   CHECK(!is_v_shaped(shape.kind) || shape.active_microbatches == 0 ||
             (shape.kind == PipelineSchedule::zb_v && shape.active_microbatches >= shape.stages),
-        "{} active microbatches in a V of {} stages: zb_v takes as many as stages or more", shape.active_microbatches,
+        "{} active microbatches in a V of {} stages: zb_v needs at least as many as stages", shape.active_microbatches,
         shape.stages);
 }
 

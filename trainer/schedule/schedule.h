@@ -1,17 +1,19 @@
-// A schedule is a list of actions that a stage of the pipeline obeys, and a pure function of the numbers it is made
-// from. chunk_placement.h says which chunks of the model's layers a stage runs.
+// A schedule is a list of actions that a stage of the pipeline executes, and a pure function of its inputs.
+// chunk_placement.h decides which chunks of the model's layers a stage runs.
 //
 // Laws, of every list that make_schedules returns:
-// - Each (microbatch, chunk) has one forward and, later, one backward; or, where the backward pass has two halves, one
-//   half for the gradient of the input and, later, one for those of the weights.
+// - Each (microbatch, chunk) has one forward and, later, one backward; or, if the backward pass has two halves, an
+//   input half (the gradient of the input) and, later, a weight half (the gradients of the weights).
 // - Each chunk takes its microbatches in ascending order, both ways, and the last backward of a chunk is that of the
-//   last microbatch. Where chunks run in turn, the forwards are in one order and the backwards in another, each the
-//   same on all stages; in a V the chunks have channels of their own. So messages between two stages need no tags.
-// - Halves for weights are in the order of those for inputs: sums over microbatches have one order in all schedules.
+// last
+//   microbatch. If chunks run in turn, the forwards are in one order and the backwards in another, each the same on all
+//   stages; in a V the chunks have their own channels. So messages between two stages need no tags.
+// - Weight halves are in the order of input halves: sums over microbatches have one order in all schedules.
 // - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
 //   microbatch % live is free when a microbatch's forward comes.
-// - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even where a send
-//   ends only once it is received, and a forward waits for the sends that its slot was last used for.
+// - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even if a send
+// ends
+//   only once it is received, and a forward waits for the sends that last used its slot.
 #pragma once
 
 #include <cstdint>
@@ -26,67 +28,69 @@ struct Action {
   enum class Kind : uint8_t { forward, backward, backward_input, backward_weight };
   Kind kind;
   int64_t microbatch;
-  int64_t chunk = 0;  // of this stage
+  int64_t chunk = 0;  // this stage's
   bool operator==(const Action&) const = default;
 };
 
-// How long the forward pass of a chunk takes, and the halves of its backward pass, in units of any length; and the sum
-// of its gradient over ranks, which follows its last half for weights and is beside all work.
+// The times of a chunk's forward pass, input half and weight half, in any unit; and of the sum of its gradient over
+// ranks, which follows its last weight half and overlaps with all work.
 struct ChunkTimes {
   int64_t forward = 1, input = 1, weights = 1, sum = 0;
 };
 
 struct PipelineShape {
   int64_t stages = 1;
-  int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage, a V has 2
+  int64_t virtual_stages = 1;  // chunks a stage; more than 1 requires more than one stage, a V has 2
   int64_t microbatches = 1;
-  // The most microbatches alive on any stage: from their first forward there to their last backward there. 0: what the
-  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe. Under zb_v,
-  // where most microbatches hold one of a stage's two chunks at a time, twice as many chunks of microbatches, and no
-  // less than `stages`; v_half takes no number.
+  // The maximum number of live microbatches on any stage, from their first forward there to their last backward there.
+  // 0: the number that the schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them
+  // under gpipe. Under zb_v, where most microbatches hold one of a stage's two chunks at a time, it allows twice as
+  // many chunks of microbatches, and at least `stages`; v_half does not use it.
   int64_t active_microbatches = 0;
   PipelineSchedule kind = PipelineSchedule::one_f_one_b;
-  std::vector<ChunkTimes> times{};  // by chunk of the model, for halves to heed; none: all take the same
-  int64_t message = 0;              // how long a message between stages takes, in the same units
+  std::vector<ChunkTimes> times{};  // by chunk of the model, for schedules with halves; empty: equal times
+  int64_t message = 0;              // time of a message between stages, in the same units
 
   ChunkTimes times_of(int64_t model_chunk) const {
     return times.empty() ? ChunkTimes{} : times[static_cast<size_t>(model_chunk)];
   }
   ChunkPlacement placement() const { return {stages, virtual_stages, is_v_shaped(kind)}; }
-  // Returns whether the backward pass has two halves. One stage alone has nobody to wait for, and never does.
+  // Returns whether the backward pass has two halves. A single stage never has them, since it does not wait.
   bool in_halves() const { return has_halves(kind) && stages > 1; }
 };
 
-// Returns one training step of each stage. One stage alone: F0 B0 F1 B1 ...
-//
+// Returns one training step of each stage.
+// A single stage: F0 B0 F1 B1 ...
 // one_f_one_b: Narayanan et al., arXiv 2104.04473, section 2.2: forwards to warm up, then one forward, one backward,
-// then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
-// interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
+//   then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
+//   interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
 // gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
-// several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
-// zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and halves for inputs as one_f_one_b has forwards and
-// backwards, with its chunks, or in an order that a search finds to be faster, as `times` and `message` have it, unless
-// active_microbatches bounds it; halves for weights fill the time in which a stage would wait (schedule_clock.h,
-// schedule_search.h). Between their forward and their half for weights, no stage has more chunks of microbatches, nor
-// more of their layers, than one_f_one_b has alive on the stage that has most of them. Where forwards and halves take
-// one unit of time each, only (stages - 1) units are idle, of 3 * (stages - 1).
-// zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with halves for weights as in zb_h1. At most
-// 2 * stages chunks of microbatches are between their forward and their half for weights on each stage, which is
-// 1f1b's memory, or at most stages + 2. Where all take one unit of time, zb_v leaves (stages - 1) units idle, of
-// 6 * (stages - 1) of 1f1b with as many layers a stage. Stages keep the order of that case, or one that a search finds
-// to be faster; under zb_v with more memory where active_microbatches is above `stages`.
+// several
+//   chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
+// zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and input halves in the order of one_f_one_b's forwards and
+//   backwards, with its chunks, or in a faster order that a search finds for `times` and `message`, unless
+//   active_microbatches bounds it. Weight halves fill the time in which a stage would wait (schedule_clock.h,
+//   schedule_search.h). Between forward and weight half, no stage has more chunks of microbatches, nor more of their
+//   layers, than one_f_one_b has alive on its fullest stage. If forwards and halves take one unit of time each, only
+//   (stages - 1) units are idle, of 3 * (stages - 1).
+// zb_v, v_half: Qi et al., arXiv 2405.15362: the chunks as a V, with weight halves as in zb_h1. On each stage at most
+//   2 * stages chunks of microbatches, 1f1b's memory, or at most stages + 2, are between forward and weight half. If
+//   each takes one unit of time, zb_v leaves (stages - 1) units idle, of 6 * (stages - 1) in 1f1b with as many layers a
+//   stage. Stages keep the order of that case, or a faster one that a search finds; under zb_v with more memory if
+//   active_microbatches is above `stages`.
 std::vector<std::vector<Action>> make_schedules(const PipelineShape& shape);
 
-// Evaluation: forwards only, in groups of `stages`, or in a V by turns. Nothing stays alive, and one slot a chunk is
-// enough for any number of microbatches.
+// Returns the schedule of an evaluation: forwards only, in groups of `stages`, or in a V by turns. No microbatch stays
+// alive, and one slot a chunk suffices for any number of microbatches.
 std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
 
-// By chunk: the most microbatches that are between their forward and their backward at once, and at least 1. Of two
-// halves the backward is that for inputs or, with `weights`, that for weights.
+// Returns for each chunk the maximum number of microbatches between their forward and their backward, at least 1. If it
+// has two halves, the backward is the input half or, with `weights`, the weight half.
 std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages,
                                        bool weights = false);
-// The most residuals at once where a V turns, and at least 1: of outputs, each of which stays from the forward of chunk
-// 0 to the backward of chunk 1, which has it for its input; and of gradients, from that backward to the one of chunk 0.
+// The maximum number of residuals where a V turns, at least 1: of outputs, each of which stays from the forward of
+// chunk 0 to the backward of chunk 1, whose input it is; and of gradients, from that backward to the backward of chunk
+// 0.
 struct MostAtTurn {
   int64_t outputs = 1, gradients = 1;
 };

@@ -60,7 +60,7 @@ class HalvesClock {
  private:
   struct Queues {
     std::vector<const Actions*> orders{};
-    std::vector<size_t> next{};  // of each order
+    std::vector<size_t> next{};  // one for each order
     int64_t taken = 0;
 
     const Action* head(size_t order) const {
@@ -74,9 +74,9 @@ class HalvesClock {
   };
   struct StageState {
     int64_t time = 0;
-    int64_t receiving = 0;  // since when the next message can come: the beginning of the last action
+    int64_t receiving = 0;  // since when the next message can arrive: the beginning of the last action
     Queues forwards{}, inputs{};
-    Actions inputs_done{};  // whose halves for weights come in the same order
+    Actions inputs_done{};  // their weight halves come in the same order
     size_t weights = 0;     // executed
     Actions done{};
     int64_t actions = 0;
@@ -105,15 +105,15 @@ class HalvesClock {
     if (end == never || placement_.stage_of(from) == placement_.stage_of(to)) return end;
     return std::max(end, s.receiving) + shape_.message;
   }
-  // Returns when the chunk's message of the microbatch is received: when the next chunk on its way begins with it;
-  // `never` where that is not known yet.
+  // Returns when the chunk's message of the microbatch is received: when the next chunk on its way starts on it;
+  // `never` if that is not known yet.
   int64_t received(Kind kind, int64_t chunk, int64_t microbatch) {
     const int64_t to = kind == Kind::forward ? chunk + 1 : chunk - 1;
     if (microbatch < 0 || to < 0 || to == placement_.num_chunks()) return 0;
     if (placement_.stage_of(to) == placement_.stage_of(chunk)) return 0;
     return at(kind == Kind::forward ? forward_begins_ : input_begins_, to, microbatch);
   }
-  // Returns when the stage can begin the forward, or the half for inputs; `never` where it is not known yet.
+  // Returns when the stage can begin the forward, or the input half; `never` if that is not known yet.
   int64_t forward_time(size_t stage, const Action& a) {
     const StageState& s = stages_[stage];
     const HalvesRule::Stage& rule = rule_.stages[stage];
@@ -137,7 +137,7 @@ class HalvesClock {
     const int64_t comes = last ? s.time : arrival(s, chunk + 1, chunk, at(input_ends_, chunk + 1, a.microbatch));
     if (!rule_.waits_for_room) return std::max(s.time, comes);
     const int64_t alive = rule_.stages[stage].most_alive[static_cast<size_t>(a.chunk)];
-    // Where a V turns, the gradient stays where it is for the next chunk, which sends it.
+    // Where a V turns, the gradient stays in place for the next chunk, which sends it.
     const int64_t sender = chunk > 0 && placement_.turns_after(chunk - 1) ? chunk - 1 : chunk;
     return std::max(
         {s.time, comes, received(Kind::backward_input, sender, a.microbatch - placement_.gradients(alive))});
@@ -217,7 +217,7 @@ class HalvesClock {
     find_start_of(forward ? chunk + 1 : chunk - 1);
     if (rule_.waits_for_room) find_start_of(forward ? chunk - 1 : chunk + 1);
   }
-  // Finds anew what the chunk's stage does next, if there is such a chunk.
+  // Recomputes the next action of the chunk's stage, if the chunk exists.
   void find_start_of(int64_t model_chunk) {
     if (model_chunk < 0 || model_chunk == placement_.num_chunks()) return;
     const auto stage = static_cast<size_t>(placement_.stage_of(model_chunk));

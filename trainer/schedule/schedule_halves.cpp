@@ -16,7 +16,7 @@ Actions only_of(const Actions& list, bool forwards) {
   return some;
 }
 
-// The order of the given lists, whose forwards and halves for inputs keep their order.
+// The order of the given lists: their forwards and input halves keep their order.
 struct GivenOrder {
   GivenOrder(const PipelineShape& shape, const std::vector<Actions>& lists)
       : rule{.stages = {}, .most = most_held(shape, lists)} {
@@ -27,7 +27,7 @@ struct GivenOrder {
     for (size_t s = 0; s < lists.size(); s++)
       rule.stages.push_back({.forwards = {&forwards[s]}, .backwards = {&backwards[s]}, .list = &lists[s]});
     if (shape.kind != PipelineSchedule::v_half) return;
-    rule.most.chunks++;  // without which stages wait half as long as under 1f1b
+    rule.most.chunks++;  // otherwise stages wait half as long as under 1f1b
     for (int64_t c = 0, room = rule.most.memory; c < shape.placement().num_chunks(); c++)
       rule.most.memory = std::max(rule.most.memory, room + memory_of(shape, c));
   }

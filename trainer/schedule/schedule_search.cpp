@@ -13,7 +13,7 @@ using Groups = std::vector<int64_t>;  // numbers of microbatches that pass one c
 
 struct OrderChoice {
   Groups forwards, backwards;
-  int64_t extra = 0;  // forwards before a stage's first backward, beside those of 1F1B
+  int64_t extra = 0;  // forwards before a stage's first backward, in addition to those of 1F1B
   int64_t slack = 1, quarters = 0;
 };
 
@@ -55,7 +55,7 @@ class OrderSearch {
   OrderSearch(const PipelineShape& shape, const HeldChunks& most)
       : shape_(shape), most_(most), least_(least_time(shape)) {}
 
-  // Returns no groups where it finds nothing.
+  // Returns an empty choice if it finds nothing.
   OrderChoice run() {
     constexpr int64_t most_actions = 400'000, most_runs = 300;
     const int64_t p = shape_.stages, m = shape_.microbatches;
@@ -111,7 +111,7 @@ class OrderSearch {
   uint64_t state_ = 1;
 };
 
-// A step of fewer microbatches, which has a beginning and an end as a longer one has.
+// A step of fewer microbatches, with the same beginning and end.
 int64_t short_step(const PipelineShape& shape) {
   const int64_t p = shape.stages, m = shape.microbatches;
   return m < 3 * p ? m : 2 * p + m % p;

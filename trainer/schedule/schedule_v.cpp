@@ -6,9 +6,9 @@ namespace megalith {
 
 namespace {
 
-// The way of a microbatch through the V, in units of time, which every microbatch goes a period later than the one
-// before. Steps are from a stage to the one that is next on the way: forwards go down the stages in chunk 0 and up in
-// chunk 1, backwards down in chunk 1 and up in chunk 0. Between them lie the three turns.
+// The path of a microbatch through the V, in units of time. Every microbatch follows one period after the previous one.
+// Steps are from a stage to the next on the path: forwards go down the stages in chunk 0 and up in chunk 1, backwards
+// down in chunk 1 and up in chunk 0. Between them are the three turns.
 struct Pace {
   int64_t forward_down, forward_up, backward_down, backward_up;  // steps
   int64_t to_chunk_1, to_backward, to_chunk_0;                   // turns
@@ -19,9 +19,9 @@ struct Timed {
   Action action;
 };
 
-// The building blocks of Qi et al., arXiv 2405.15362, section 3: where forwards and both halves take one unit, no two
-// actions of a stage fall on one unit of a period of six, and the times between a chunk's forward and its half for
-// inputs add up to the same on all stages.
+// The building blocks of Qi et al., arXiv 2405.15362, section 3. If forwards and both halves take one unit, no two
+// actions of a stage coincide in a period of six units, and the times between a chunk's forward and its input half add
+// up to the same on all stages.
 Pace pace_of(const PipelineShape& shape) {
   if (shape.kind == PipelineSchedule::zb_v) return {4, 2, 4, 2, 1, 1, 1};
   return {2, 1, 2, 1, 1, 1, shape.stages % 2 == 0 ? 5 : 2};

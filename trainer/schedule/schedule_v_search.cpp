@@ -8,8 +8,8 @@ namespace megalith {
 
 namespace {
 
-// The stages of a V follow one choice. Where forwards of both chunks can begin, that of chunk `forward` goes first, and
-// of backwards that of chunk `backward`; the other members are those of HalvesRule.
+// One choice for all stages of a V. If forwards of both chunks can begin, that of chunk `forward` comes first, and of
+// backwards that of chunk `backward`; the other members are those of HalvesRule.
 struct VChoice {
   int64_t forward = 0, backward = 0;  // chunks
   int64_t warm_up = 0, quarters = 0;
@@ -17,7 +17,7 @@ struct VChoice {
   bool operator==(const VChoice&) const = default;
 };
 
-// Forwards and backwards of both chunks, each in an order of its own.
+// Forwards and backwards of both chunks, each in its own order.
 struct ChunkOrders {
   explicit ChunkOrders(int64_t microbatches) {
     for (const int64_t chunk : {0, 1})
@@ -33,7 +33,7 @@ std::vector<const Actions*> first(const std::array<Actions, 2>& orders, int64_t 
   return {&orders[static_cast<size_t>(chunk)], &orders[static_cast<size_t>(1 - chunk)]};
 }
 
-// The memory of each stage's chunks is that under the given lists, and that of so many more microbatches.
+// The memory of each stage's chunks is that of the given lists, plus that of a number of further microbatches.
 HalvesRule rule_of(const PipelineShape& shape, const std::vector<Actions>& given) {
   const int64_t more = std::max<int64_t>(0, shape.active_microbatches - shape.stages);
   HalvesRule rule{.stages = {}, .most = {.chunks = most_held(shape, given).chunks + 2 * more}, .swaps = true};
@@ -60,7 +60,7 @@ void choose(HalvesRule& rule, const ChunkOrders& orders, const VChoice& choice) 
   }
 }
 
-// Changes one thing after the other, and keeps what is faster, until nothing is.
+// Changes one thing after the other, and keeps each improvement, until no change improves.
 class VSearch {
  public:
   VSearch(const PipelineShape& shape, const std::vector<Actions>& given)
@@ -107,7 +107,7 @@ class VSearch {
   VChoice best_;
 };
 
-// A step of fewer microbatches, which has a beginning and an end as a longer one has, and fills all memory.
+// A step of fewer microbatches, with the same beginning and end, which fills all memory.
 int64_t short_v_step(const PipelineShape& shape) {
   const int64_t p = shape.stages, m = shape.microbatches, least = 2 * p + std::max(p, shape.active_microbatches);
   return m < least + p ? m : least + m % p;

@@ -4,10 +4,10 @@
 
 namespace megalith {
 
-// A whole backward is a half for inputs, twice as long as a forward, and a half for weights that takes no time. A stage
-// starts a forward while it is within its warm-up, and a backward otherwise, when they have arrived: these are the
-// lists of the papers. With fewer active_microbatches than the schedule needs, a list by warm-up counts would wait for
-// late forwards, or forever, although backwards are ready; then a stage starts whichever of the two is ready first.
+// A whole backward is an input half, twice as long as a forward, and a weight half that takes no time. A stage starts a
+// forward while it is within its warm-up, and a backward otherwise, when they have arrived: these are the lists of the
+// papers. With fewer active_microbatches than the schedule needs, a list by warm-up counts would wait for late
+// forwards, or forever, although backwards are ready; then a stage starts whichever is ready first.
 std::vector<Actions> whole_backward_lists(const PipelineShape& shape) {
   using Kind = Action::Kind;
   const bool gpipe = shape.kind == PipelineSchedule::gpipe;

@@ -1,4 +1,4 @@
-// The session of a process by itself, which nobody started beside others.
+// The session of a process that was started by itself, without other ranks.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@ class Alone : public Session {
   Alone() = default;
   std::vector<std::string> all_gather_text(const std::string& mine) const override { return {mine}; }
   std::string broadcast_text(const std::string& text) const override { return text; }
-  // The main thread may be at work: nothing is destroyed under it.
+  // The main thread may be computing, so nothing is destroyed.
   [[noreturn]] void abort(int status) const override {
     std::fflush(nullptr);
     std::_Exit(status);

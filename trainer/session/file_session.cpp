@@ -36,7 +36,7 @@ class Waiting {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Empty where there is nothing to read yet.
+// Returns a file's text, or "" if it cannot be read yet.
 std::string read_if_there(const std::string& path) {
   try {
     return read_file(path);
@@ -60,26 +60,26 @@ class FileSession::Room {
 
   // Waits for all ranks. Returns the machine of each.
   std::vector<std::string> enter() {
-    make_folders(folder_, "the ranks are to meet there");
+    make_folders(folder_, "the ranks connect through it");
     std::random_device random;
     const std::string number = fmt::format("{:08x}{:08x}", random(), random());
     rank_ == 0 ? open_room(number) : find_room(number);
     std::vector<std::string> all = exchange_all(number + " " + machine_id());
     if (rank_ == 0) discard(start());
-    prefix_.clear();  // the next job's may be there already
+    prefix_.clear();  // the next job's files may exist already
     CHECK(all[static_cast<size_t>(rank_)].starts_with(number),
-          "another process says that it is rank {} of {} as well; start each rank once, and one job at a time in {}",
-          rank_, size_, folder_);
+          "another process is also rank {} of {}; start each rank once, and one job at a time in {}", rank_, size_,
+          folder_);
     for (std::string& text : all) text.erase(0, number.size());
     return all;
   }
 
-  // The texts of all ranks.
+  // Returns the texts of all ranks.
   std::vector<std::string> exchange_all(const std::string& mine) {
     return from_cbor(exchange(mine, true)).get<std::vector<std::string>>();
   }
 
-  // Every rank brings a text and rank 0 makes the list of them; or rank 0 alone brings one.
+  // With `parts`, every rank brings a text and rank 0 makes the list of them; otherwise only rank 0 brings one.
   std::string exchange(const std::string& mine, bool parts) {
     exchange_++;
     if (parts) publish(in_room(part(rank_)), mine);
@@ -90,7 +90,7 @@ class FileSession::Room {
       nlohmann::json texts;
       for (int r = 0; r < size_; r++) texts.push_back(read_file(in_room(part(r))));
       text = to_cbor(texts);
-      // Whoever has come to this exchange is done with those before.
+      // A rank that has reached this exchange has finished the earlier ones.
       for (const std::string& name : std::exchange(wholes_, {})) discard(in_room(name));
     }
     publish(in_room(whole()), parts ? text : mine);
@@ -99,10 +99,10 @@ class FileSession::Room {
     return parts ? text : mine;
   }
 
-  // The error that a rank has left with, if one has.
+  // Throws the error with which another rank has left, if any.
   void check() const { check(look()); }
 
-  // `error` is the other's error if a rank leaves because of another.
+  // `error` is the other rank's error if a rank leaves because of it.
   void leave(std::string error) const noexcept {
     try {
       if (is_coming_in()) discard(rank_ == 0 ? start() : hello(rank_));
@@ -114,12 +114,12 @@ class FileSession::Room {
         if (!names.contains(notice(r))) return;
       remove_all(room_);
     } catch (const std::exception&) {
-      // The room is gone, or cannot be written: that has been an error before, or the job is over.
+      // The room is gone, or cannot be written: this was an error before, or the job is over.
     }
   }
 
  private:
-  using Names = std::set<std::string>;  // of files in the room
+  using Names = std::set<std::string>;  // names of files in the room
 
   std::string hello(int rank) const { return fmt::format("{}hello.{}", prefix_, rank); }
   std::string start() const { return prefix_ + "start"; }
@@ -130,10 +130,10 @@ class FileSession::Room {
 
   void open_room(const std::string& number) {
     room_ = prefix_ + number;
-    make_folders(room_, "the ranks are to meet there");
+    make_folders(room_, "the ranks connect through it");
     answer();
   }
-  // Until all are in: the room's number, and a line for each other rank with the number that it came with.
+  // Until all are in: writes the room's number, and a line for each other rank with its own number.
   void answer() const {
     std::string text = room_.substr(prefix_.size()) + "\n";
     for (int r = 1; r < size_; r++) text += read_if_there(hello(r)) + "\n";
@@ -148,13 +148,14 @@ class FileSession::Room {
       for (int r = 1; r <= rank_; r++) std::getline(answer, theirs);
       if (answer && theirs == number) room_ = prefix_ + room;
       CHECK(!room_.empty() || waiting.seconds() <= timeout_,
-            "rank 0 of {} has not come to {} within {:g} s; start all ranks at once, on nodes that see the same folder",
+            "rank 0 of {} has not connected through {} within {:g} s; start all ranks at once, on nodes that see the "
+            "same folder",
             size_, folder_, timeout_);
     }
     discard(hello(rank_));
   }
 
-  // The ranks that this exchange still waits for.
+  // Returns the ranks that this exchange still waits for.
   std::vector<int> missing(const Names& names, bool parts) const {
     std::vector<int> ranks;
     if (rank_ != 0 && names.contains(whole())) return ranks;
@@ -166,19 +167,19 @@ class FileSession::Room {
 
   void wait(bool parts) const {
     for (const Waiting waiting;; waiting.pause()) {
-      const Names before = look(), names = look();  // what a rank wrote before its notice is in the second
+      const Names before = look(), names = look();  // the second look includes files written before a rank's notice
       const std::vector<int> ranks = missing(names, parts);
       if (ranks.empty()) return;
       check(before);
-      for (int r : ranks) CHECK(!before.contains(notice(r)), "rank {} of {} has left the job, its work done", r, size_);
+      for (int r : ranks) CHECK(!before.contains(notice(r)), "rank {} of {} has left the job in order", r, size_);
       if (is_coming_in() && waiting.seconds() > timeout_) give_up(ranks);
       if (is_coming_in() && rank_ == 0) answer();
       publish(in_room(fmt::format("waiting.rank-{}", rank_)), "");
     }
   }
 
-  // Nobody ever sees half a file. What others have changed in a folder of a network file system is seen only when this
-  // machine has asked the server again, which it delays by up to a minute; publishing something there makes it ask.
+  // Other ranks never see an incomplete file. On a network file system this machine sees changes of others in a folder
+  // only when it asks the server again, which may take up to a minute; publishing a file there makes it ask.
   void publish(const std::string& path, const std::string& text) const {
     write_file(path, text, {.replace = true, .durable = false, .aside = fmt::format(".by-{}", rank_)});
   }
@@ -202,23 +203,24 @@ class FileSession::Room {
     if (const std::string error = said_by_leavers(names); !error.empty()) FAIL("{}", error);
   }
 
-  // watched_session.h, and not this, judges how long others wait for a rank that has come in.
+  // Only watched_session.h judges how long others wait for a rank that has come in.
   [[noreturn]] void give_up(const std::vector<int>& missing) const {
     const bool one = missing.size() == 1;
     const std::string error = fmt::format(
-        "rank{} {} of {} {} not come to {} within {:g} s; start all ranks at once, on nodes that see the same folder",
+        "rank{} {} of {} {} not connected through {} within {:g} s; start all ranks at once, on nodes that see the "
+        "same folder",
         one ? "" : "s", fmt::join(missing, ", "), size_, one ? "has" : "have", folder_, timeout_);
     for (int r : missing) publish(in_room(notice(r)), error);
     FAIL("{}", error);
   }
   bool is_coming_in() const { return !prefix_.empty(); }
 
-  std::string folder_, prefix_;  // of this job's files there, until all are in
+  std::string folder_, prefix_;  // prefix_: of this job's files in the folder, until all are in
   std::string room_;             // path; empty: not in yet
   int rank_, size_;
   double timeout_;
   int64_t exchange_ = 0;
-  std::vector<std::string> wholes_;  // of rank 0: there until all ranks are known to have read them
+  std::vector<std::string> wholes_;  // of rank 0: kept until all ranks have certainly read them
 };
 
 FileSession::FileSession(const std::string& folder, const Launch& launch, double timeout_seconds) {
@@ -232,7 +234,7 @@ FileSession::FileSession(const std::string& folder, const Launch& launch, double
     node_size_ = static_cast<int>(std::count(machines.begin(), machines.end(), *here));
     node_rank_ = static_cast<int>(std::count(machines.begin(), here, *here));
   } catch (...) {
-    room_->leave(fmt::format("rank {} of {} could not come in; its own output says why", rank_, size_));
+    room_->leave(fmt::format("rank {} of {} could not connect; its own output has the reason", rank_, size_));
     throw;
   }
 }
@@ -255,15 +257,16 @@ void FileSession::check() const {
 
 void FileSession::abort(int status) const {
   if (room_)
-    room_->leave(fmt::format("rank {} of {} has ended with an error; its own output says which", rank_, size_));
+    room_->leave(fmt::format("rank {} of {} has ended with an error; its own output has the reason", rank_, size_));
   std::fflush(nullptr);
   std::_Exit(status);
 }
 
 void FileSession::require_mpi() const {
   CHECK(!room_,
-        "the {} ranks of this job met in {} and not through MPI, which carries what is not carried by NCCL; compute on "
-        "GPUs with communication.backend = nccl, or start the job with MPI and an empty communication.rendezvous",
+        "the {} ranks of this job connected through {} and not through MPI, which is needed for transfers that NCCL "
+        "does not make; compute on GPUs with communication.backend = nccl, or start the job with MPI and an empty "
+        "communication.rendezvous",
         size_, room_->folder());
 }
 

@@ -19,7 +19,7 @@ struct Launcher {
   const char *rank, *size;
   std::array<const char*, 2> job;
 };
-// srun's are those of a step: the batch script itself has no SLURM_STEP_NUM_TASKS and is no rank.
+// For srun, those of a step: the batch script itself has no SLURM_STEP_NUM_TASKS and is not a rank.
 constexpr std::array<Launcher, 3> launchers{
     {{"torchrun", "RANK", "WORLD_SIZE", {"TORCHELASTIC_RUN_ID", nullptr}},
      {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE", nullptr}},
@@ -29,8 +29,8 @@ int number(const char* variable, const char* text) {
   int n = 0;
   const char* end = text + std::strlen(text);
   const auto [last, error] = std::from_chars(text, end, n);
-  CHECK(error == std::errc{} && last == end && n >= 0, "{}=\"{}\" in the environment is no number of ranks", variable,
-        text);
+  CHECK(error == std::errc{} && last == end && n >= 0, "{}=\"{}\" in the environment is not a number of ranks",
+        variable, text);
   return n;
 }
 
@@ -68,8 +68,8 @@ Launch launch_of_this_process() {
   return launch_of([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-// The ranks of Open MPI end a second after they have lost mpirun: PMIx tells them once so many seconds have passed in
-// which more news might come.
+// The ranks of Open MPI end one second after they have lost mpirun: PMIx reports it once this time has passed without
+// further events.
 void outlive_launcher() {
   if (launch_of_this_process().launcher == "mpirun") ::setenv("PMIX_MCA_pmix_event_caching_window", "1000000", 0);
 }

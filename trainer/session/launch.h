@@ -1,4 +1,4 @@
-// Reads what the launcher says about this process in its environment.
+// Reads the launcher's description of this process from the environment.
 #pragma once
 
 #include <functional>
@@ -8,29 +8,30 @@ namespace megalith {
 
 struct Launch {
   int rank = 0, size = 1;
-  std::string launcher;  // "srun"; empty where none has said anything: the process is alone
-  std::string job;       // no two jobs of a launcher have the same; "job" where it gives none
+  std::string launcher;  // "srun"; empty without a launcher: the process is a single rank
+  std::string job;       // different for any two jobs of a launcher; "job" if it does not set one
 
   bool operator==(const Launch&) const = default;
 };
 
-// torchrun and its like (RANK, WORLD_SIZE), mpirun of Open MPI, or srun. The first of them that is found counts: it may
-// have been started by a later one. `variable` is std::getenv, except in tests. Error: variables that make no sense.
+// Recognises torchrun and similar launchers (RANK, WORLD_SIZE), Open MPI's mpirun, and srun. The first one found
+// counts: it may have been started by a later one. `variable` is std::getenv, except in tests. Error: variables that
+// contradict each other.
 Launch launch_of(const std::function<const char*(const char*)>& variable);
 Launch launch_of_this_process();
 
-// From here on, and before MPI_Init, mpirun's death does not end this process: who calls it watches its launcher
-// itself.
+// After this call, which must come before MPI_Init, mpirun's death does not end this process: the caller must watch its
+// launcher.
 void outlive_launcher();
 
-// Seconds from mpirun's SIGTERM to its SIGKILL: Open MPI's parameter, which ranks see in their environment where it is
-// set.
+// Returns seconds from mpirun's SIGTERM to its SIGKILL: Open MPI's parameter, which ranks see in their environment if
+// it is set.
 double kill_delay_of_mpirun(const std::function<const char*(const char*)>& variable);
-// The same from a Ctrl-C. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from it.
+// As above from a Ctrl-C. Infinity: mpirun did not start this rank, or `megalith run` keeps such signals from it.
 double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable);
 
-// Returns whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows
-// by what its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a
+// Returns whether this process may be one of several ranks: it has one of the launchers above, or one that MPI
+// recognises by variables of its process manager (PMI, PMIx, ALPS, PALS, Flux). `environment` is lines NAME=VALUE and a
 // null pointer.
 bool may_have_peers(const char* const* environment);
 

@@ -10,14 +10,14 @@ namespace megalith {
 
 namespace {
 
-constexpr size_t longest_message = 4096;  // more is none
+constexpr size_t longest_message = 4096;  // a longer text is not a message
 
 const std::array<std::string_view, 3> launcher_prefixes{"mpirun: ", "prterun: ", "PRTE: "};
 
-// Follows "[host:pid]" where the launcher had something to tell a rank that has ended meanwhile.
+// Follows "[host:pid]" if the launcher could not deliver a message to a rank that has ended.
 constexpr std::string_view rank_is_gone = " PMIX ERROR: PMIX_ERR_UNREACH in file ";
 
-// Returns whether a line that begins so may become, or is, such a remark.
+// Returns whether a line that begins this way may become, or is, such a remark.
 bool may_say_that_a_rank_is_gone(std::string_view begin) {
   if (!begin.starts_with('[')) return false;
   const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
@@ -38,7 +38,7 @@ bool may_be_of_the_launcher(std::string_view begin) {
   return begin.find_first_not_of('-') == std::string_view::npos;
 }
 
-// Returns where the launcher's part of a line begins, which may stand behind a bar that a rank has drawn.
+// Returns where the launcher's part of a line begins, which may come after a bar that a rank has drawn.
 size_t begin_of_dashes(std::string_view line) {
   const size_t begin = line.find_last_not_of("-\n") + 1;
   return line.size() - begin > 70 ? begin : line.size();
@@ -58,7 +58,7 @@ bool repeats_a_rank(std::string_view message) {
   return false;
 }
 
-// Lines of ranks that have come between those of a message.
+// Removes lines of ranks that came between those of a message.
 std::string merge_messages(const std::string& message) {
   std::string said;
   std::istringstream lines(message);

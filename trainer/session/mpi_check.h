@@ -1,4 +1,4 @@
-// Every call of MPI is checked. Only mpi_session.cpp and trainer/communication/mpi.cpp call it.
+// Checks the result of every MPI call. Only mpi_session.cpp and trainer/communication/mpi.cpp call MPI.
 #pragma once
 
 #include <mpi.h>
@@ -19,7 +19,8 @@ inline void mpi_check(int status, const char* call) {
 #define MPI_CHECK(call) ::megalith::mpi_check(call, #call)
 
 inline int mpi_count(int64_t n) {
-  CHECK(n <= std::numeric_limits<int>::max(), "a message of {} elements is larger than MPI counts; use more ranks", n);
+  CHECK(n <= std::numeric_limits<int>::max(), "a message of {} elements is larger than MPI's maximum; use more ranks",
+        n);
   return static_cast<int>(n);
 }
 

@@ -27,7 +27,7 @@ std::string mpi_version() {
 
 namespace {
 
-// Returns whether all ranks are on this host, as mpirun says, and can speak through its shared memory.
+// Returns whether all ranks are on this host, according to mpirun, and can communicate through its shared memory.
 bool share_memory() {
   const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (!all || !here || std::string(all) != here) return false;
@@ -35,7 +35,7 @@ bool share_memory() {
          free_shared_memory() >= std::atoi(all) * shared_memory_a_rank;
 }
 
-// Ends the process if it lives longer than this many seconds.
+// Ends the process if this object lives longer than `seconds`.
 class StartWatch {
  public:
   explicit StartWatch(double seconds) {
@@ -46,7 +46,7 @@ class StartWatch {
       const Launch launch = launch_of_this_process();
       say_error(
           fmt::format("rank {} of {}: MPI has not started after communication.timeout = {:g} s: another rank has not "
-                      "begun or cannot be reached; look whether all nodes are up and see one another",
+                      "begun or cannot be reached; check that all nodes are up and reach one another",
                       launch.rank, launch.size, seconds));
       std::_Exit(1);
     });
@@ -76,7 +76,7 @@ MpiSession::MpiSession(int* argc, char*** argv, double timeout) {
   const StartWatch watch(timeout);
   // Ranks may outnumber cores: a rank that waits yields its core.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  // Open MPI's way to other hosts listens on all addresses of this one.
+  // Open MPI's transport between hosts listens on all addresses of this one.
   if (share_memory()) setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
   int provided = 0;
   MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
@@ -124,7 +124,7 @@ void MpiSession::abort(int status) const {
   int main_thread = 0;
   MPI_Is_thread_main(&main_thread);
   if (main_thread) MPI_Abort(MPI_COMM_WORLD, status);
-  // Other threads may not call MPI; mpirun ends the job when a rank ends like this.
+  // Other threads may not call MPI; mpirun ends the job if a rank ends like this.
   std::fflush(nullptr);
   std::_Exit(status);
 }

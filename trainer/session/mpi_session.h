@@ -1,15 +1,15 @@
-// The session of ranks that mpirun, or srun with its PMI, has started.
+// The session of ranks that were started by mpirun, or by srun with its PMI.
 #pragma once
 
 #include "trainer/session/session.h"
 
 namespace megalith {
 
-// The library's own line about itself. May be asked for without a session.
+// Returns the library's description of itself. Works without a session.
 std::string mpi_version();
 
-// MPI_Init to MPI_Finalize. A start that takes longer than this many seconds ends the process with a message: MPI_Init
-// waits for ever for a rank that does not come.
+// Calls MPI_Init and MPI_Finalize. A start that takes longer than this many seconds ends the process with a message:
+// MPI_Init waits forever for a rank that does not come.
 class MpiSession : public Session {
  public:
   MpiSession(int* argc, char*** argv, double timeout);

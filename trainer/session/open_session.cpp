@@ -31,9 +31,9 @@ std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* ar
 
 void check_launch(const Launch& launch, const Session& session) {
   CHECK(session.size() > 1 || launch.size == 1,
-        "{} has started {} processes, but MPI says that each is alone: they would train {} models into one folder. Use "
-        "the mpirun of the MPI that this program was built with, srun with its PMI (srun --mpi=list shows them), or "
-        "communication.rendezvous = FOLDER",
+        "{} has started {} processes, but in MPI each is a single rank: they would train {} models into one folder. "
+        "Use the mpirun of the MPI that this program was built with, srun with its PMI (srun --mpi=list shows them), "
+        "or communication.rendezvous = FOLDER",
         launch.launcher, launch.size, launch.size);
 }
 

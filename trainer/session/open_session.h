@@ -1,4 +1,4 @@
-// The session of a process, as communication.rendezvous asks for it.
+// Opens the session of a process, as communication.rendezvous specifies.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace megalith {
 
-// MPI's, or, with a rendezvous, one over its folder; a process that nobody started beside others is alone and starts no
-// MPI, which takes a third of a second. Where there are several ranks and communication.timeout > 0, they are watched
-// (watched_session.h). Errors as in file_session.h.
+// Returns MPI's session or, with a rendezvous, one over its folder. A process that was started by itself is a single
+// rank and starts no MPI, which takes a third of a second. If there are several ranks and communication.timeout > 0,
+// they are watched (watched_session.h). Errors as in file_session.h.
 std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* argc, char*** argv);
 
-// Error: a launcher has started several processes and the session knows of one: each would be a job of its own.
+// Error: a launcher has started several processes but the session has only one rank: each would be a job of its own.
 void check_launch(const Launch& launch, const Session& session);
 
 }  // namespace megalith

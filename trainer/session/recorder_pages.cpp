@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int largest_job = 1'000'000;  // a job that has more is none
+constexpr int largest_job = 1'000'000;  // a larger number is not a job's
 
-// The state's letter and when the process started, from /proc/PID/stat; zeros where it cannot be read.
+// The state's letter and the start time of a process, from /proc/PID/stat; zeros if it cannot be read.
 struct ProcessStat {
   char state = 0;
   uint64_t start = 0;
@@ -28,7 +28,7 @@ struct ProcessStat {
 ProcessStat stat_of(int pid) {
   std::string text, skipped;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text, '\0');
-  const size_t close = text.rfind(')');  // the name before it may hold anything
+  const size_t close = text.rfind(')');  // the name before it may contain any character
   if (close == std::string::npos) return {};
   std::istringstream rest(text.substr(close + 1));
   ProcessStat stat;
@@ -43,19 +43,20 @@ uint64_t own_pid_namespace() {
   return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-// The process is one of this machine.
+// The process runs on this machine.
 RankState state_of(const RecorderPage& page) {
   if (page.ending != RankState::unseen) return page.ending;
-  if (page.pid_namespace != own_pid_namespace()) return RankState::running;  // its number means nothing here
+  if (page.pid_namespace != own_pid_namespace()) return RankState::running;  // its number has no meaning here
   const ProcessStat stat = stat_of(page.pid);
-  if (stat.state == 0)  // for want of open files, say
+  if (stat.state == 0)  // e.g. for lack of open files
     return ::kill(page.pid, 0) != 0 && errno == ESRCH ? RankState::dead : RankState::running;
   const bool another = page.process_start != 0 && stat.start != page.process_start;
   if (stat.state == 'Z' || stat.state == 'X' || another) return RankState::dead;
   return stat.state == 'T' || stat.state == 't' ? RankState::stopped : RankState::running;
 }
 
-// Returns whether a process runs this program and began then: no page is trusted with the number of one that is killed.
+// Returns whether a process runs this program and began then: the number in a page alone is not enough to kill a
+// process.
 bool runs_this_program(int pid, uint64_t start) {
   struct stat mine {
   }, theirs{};
@@ -64,7 +65,7 @@ bool runs_this_program(int pid, uint64_t start) {
          mine.st_ino == theirs.st_ino;
 }
 
-// Returns null where it is none: it is being written, or of another program.
+// Returns null if it is not a page: it is being written, or belongs to another program.
 std::unique_ptr<RecorderPage> read_copy(const std::string& path, File::Use use = File::Use::read) try {
   const std::string bytes = read_file(path, use);
   if (bytes.size() != sizeof(RecorderPage)) return nullptr;
@@ -87,7 +88,7 @@ std::string shared_folder() {
   return there ? "/dev/shm" : fs::temp_directory_path().string();
 }
 
-// They are this user's: another may write there as well, and his jobs are his.
+// They must be this user's: other users may write there too, for their own jobs.
 std::vector<fs::path> files_of_jobs() {
   std::vector<fs::path> found;
   std::error_code absent;
@@ -124,10 +125,11 @@ void RecorderPages::remove_shared(uint64_t job) {
 }
 
 void RecorderPages::remove_forgotten() {
-  std::map<uint64_t, bool> over;  // of each job
+  std::map<uint64_t, bool> over;  // true if the job is over
   for (const fs::path& path : files_of_jobs()) {
     std::error_code gone;
-    const auto written = fs::last_write_time(path, gone);  // when it was made: what is mapped is not counted
+    const auto written =
+        fs::last_write_time(path, gone);  // when it was created: writes to mapped memory do not change this
     const bool old = !gone && fs::file_time_type::clock::now() - written > std::chrono::hours(24);
     const auto page = old ? read_copy(path.string(), File::Use::read_own) : nullptr;
     const RankState state = page ? state_of(*page) : RankState::dead;
@@ -171,7 +173,7 @@ void RecorderPages::open_others() {
       if (file->bytes().size() != sizeof(RecorderPage)) continue;
       pages_[r] = reinterpret_cast<const RecorderPage*>(file->bytes().data());
       mapped_.push_back(std::move(file));
-    } catch (const Error&) {  // it has none, or none that is seen here
+    } catch (const Error&) {  // it has none, or none that is visible here
     }
 }
 
@@ -183,7 +185,7 @@ std::unique_ptr<RecorderPage> RecorderPages::copy_of(int rank) const {
   const int64_t last = page->begun.load(std::memory_order_acquire);
   std::memcpy(static_cast<void*>(copy.get()), static_cast<const void*>(page), sizeof(RecorderPage));
   std::atomic_thread_fence(std::memory_order_acquire);
-  // The rank goes on meanwhile: a call whose place it may have given to another is none.
+  // The rank continues meanwhile: a call whose place may have been reused is dropped.
   const int64_t next = page->begun.load(std::memory_order_relaxed) + 1;
   for (int64_t t = RecorderPage::oldest(last); t < std::min(last + 1, RecorderPage::oldest(next)); t++)
     copy->slot(t).ticket = 0;
@@ -265,8 +267,8 @@ void check_dumps(const std::string& folder) {
   for (fs::directory_iterator at(folder, absent), end; !absent && at != end; at.increment(absent)) {
     const std::string name = at->path().filename().string();
     CHECK(std::ranges::any_of(ours, [&](const char* begin) { return name.starts_with(begin); }),
-          "{} is where a job keeps its ranks' calls, and {} in it is of no job; move it away, or choose another "
-          "run.output",
+          "{} is the folder of a job's recorded calls, but {} in it does not belong to a job; move it away, or choose "
+          "another run.output",
           folder, name);
   }
 }

@@ -19,15 +19,15 @@ namespace megalith {
 namespace {
 
 constexpr std::array<int, 5> watched_signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-constexpr double repeats_within = 1;  // seconds in which signals after the first are taken for the same
-constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between looks
+constexpr double repeats_within = 1;  // seconds in which signals after the first count as its repetition
+constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between checks
 
-// The launcher, if there is one. It is asked for before main(), so that its death before a watch begins is noticed too.
+// The launcher, if any. Determined before main(), so that its death before a watch begins is noticed too.
 const pid_t first_parent = ::getppid();
 
-// The handler, which may use nothing else, leaves these for the thread.
+// The handler, which must not use anything else, leaves these for the thread.
 struct Received {
-  std::atomic<int64_t> at{0};  // nanoseconds, when the first came; 0: none has
+  std::atomic<int64_t> at{0};  // nanoseconds, when the first came; 0: none yet
   std::atomic<int> sender{0}, signal{0};
   std::atomic<int> again{0};  // a later one
   sem_t news{};
@@ -65,7 +65,7 @@ struct Bound {
   std::string words;
 };
 
-// mpirun gives its ranks this time from its SIGTERM to its SIGKILL. A part of it is left for a last word.
+// mpirun gives its ranks this time from its SIGTERM to its SIGKILL. A part of it is reserved for a last message.
 Bound bound_of_mpirun() {
   const double grace = kill_delay_of_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   return {0.8 * grace,
@@ -149,7 +149,7 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
   const std::optional<Asked> asked = this->asked();
   if (!asked) {
     if (agreed_ == 0 || seconds_now() <= agreed_end_) return {};
-    return {{status_of(agreed_), signal_name(agreed_) + " on another rank; the time that it left is over"}};
+    return {{status_of(agreed_), signal_name(agreed_) + " on another rank; its time has expired"}};
   }
   const int status = status_of(asked->signal);
   const std::string name = signal_name(asked->signal);
@@ -157,9 +157,9 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
   if (received.again != 0) return {{status_of(received.again), name + ", and then " + signal_name(received.again)}};
   if (!std::exchange(judged_, true))
     if (const double needed = limits_.needed(); needed > asked->seconds_left)
-      return {{status, fmt::format("{}; the step in flight and a checkpoint take {:.2g} s or more, and {:.2g} s are "
-                                   "left by {}",
-                                   name, needed, asked->seconds_left, asked->bound)}};
+      return {{status,
+               fmt::format("{}; the step in flight and a checkpoint take {:.2g} s or more, but {:.2g} s are left by {}",
+                           name, needed, asked->seconds_left, asked->bound)}};
   if (asked->seconds_left < 0 || seconds_now() > agreed_end_)
     return {{status, fmt::format("{}; the grace period set by {} has expired", name, asked->bound)}};
   return {};

@@ -1,8 +1,9 @@
-// Watches for what asks a rank from outside to end: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and a launcher that
-// is gone. A thread of its own looks at them, so that a rank ends in time wherever its main thread is: in a long step,
-// in a save, or waiting for a rank that is stuck.
+// Watches for requests to end a rank: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and the death of its launcher. A
+// separate thread checks them, so that a rank ends in time wherever its main thread is: in a long step, in a save, or
+// waiting for a rank that is stuck.
 //
-// One at a time in a process. It is not needed where there is nothing to save: there the signals' own action is right.
+// At most one in a process. Commands without work to save do not need it: the signals' default actions are right for
+// them.
 #pragma once
 
 #include <signal.h>
@@ -16,17 +17,17 @@
 
 namespace megalith {
 
-// Stands for a signal where the launcher is gone: mpirun was killed, or its terminal was closed.
+// Stands for a signal if the launcher is gone: mpirun was killed, or its terminal was closed.
 constexpr int launcher_gone = 1000;
 
-// "SIGTERM".
+// Returns "SIGTERM".
 std::string signal_name(int signal);
-// The exit status of a process that it has ended.
+// Returns the exit status of a process that this signal has ended.
 int status_of(int signal);
 
-// As long as it lives, the signals of SignalWatch do not interrupt this thread, nor those that it starts. No thread
-// that computes may run a handler: some code of matrix products keeps values beyond the stack that it has taken, where
-// the system puts a handler's frame.
+// During its lifetime, the signals of SignalWatch do not interrupt this thread, nor those that it starts. Threads that
+// compute must not run a handler: some code of matrix products keeps values beyond the stack that it has allocated,
+// where the system puts a handler's frame.
 class Uninterrupted {
  public:
   Uninterrupted();
@@ -40,46 +41,48 @@ class Uninterrupted {
 
 class SignalWatch {
  public:
-  // The first signal, while the time that it leaves runs.
+  // The first signal, while there is time to end.
   struct Asked {
     int signal = 0;
     double seconds_left = 0;
-    std::string bound;  // what sets the time, in words
+    std::string bound;  // source of the limit, in words
   };
   struct Limits {
-    double seconds = 0;  // from a signal to the end, at most
-    std::string bound;   // who says so, in words
-    // Asked on the thread, once, when the first signal comes: seconds from then on that it takes at least to end well.
+    double seconds = 0;  // maximum from a signal to the end
+    std::string bound;   // source of the limit, in words
+    // Called once on the thread, when the first signal comes: returns the minimum seconds needed to end well.
     std::function<double()> needed;
-    // Ends this process and its job, with this exit status, and does not return. Called on the thread.
+    // Ends this process and its job with this exit status, and does not return. Called on the thread.
     std::function<void(int status, const std::string& why)> end;
   };
 
-  // From here on a signal ends the process at once, by `end`, and so does a launcher that is gone. Where no launcher
-  // started this process there is none to miss. SIGHUP stays ignored where it was, as nohup has it.
+  // From here on a signal, or the death of the launcher, ends the process at once, by `end`. Without a launcher there
+  // is no such death to notice. SIGHUP stays ignored if it was, as under nohup.
   explicit SignalWatch(Limits limits);
-  // Signals have their own action again; where one has come, or was agreed upon, they are ignored, for the process is
-  // ending. A launcher may send the same one more than once, and another to the ranks that are left when one has ended.
+  // Restores the signals' default actions. If a signal has come, or was agreed upon, they are ignored instead, since
+  // the process is ending: a launcher may send the same signal more than once, and another one to the remaining ranks
+  // when one has ended.
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // From here on the first signal is only noted, and ends the process when its time is over or cannot suffice, or when
-  // another one comes. What comes within a second of the first is taken for the same: a launcher passes on what each
-  // rank may have got already. So is SIGHUP at any time, which the shell, the system and mpirun may each send when a
-  // terminal is closed, and a launcher that is gone.
+  // From here on the first signal is only noted. It ends the process when its time is over or cannot suffice, or when
+  // another one comes. Signals within a second of the first count as its repetition: a launcher passes on a signal that
+  // each rank may have received already. SIGHUP, at any time, counts as a repetition too, since the shell, the system
+  // and mpirun may each send one when a terminal is closed; so does the death of the launcher.
   //
-  // After SIGTERM from Open MPI's mpirun the time is at most what that leaves: it kills its ranks soon after.
+  // After SIGTERM from Open MPI's mpirun the time is at most what mpirun leaves: it kills its ranks soon afterwards.
   void hold();
 
-  // Not before hold().
+  // Call only after hold().
   std::optional<Asked> asked() const;
-  // The ranks have agreed to end by this signal, which another rank may have got: its bound holds here as well.
+  // The ranks have agreed to end because of this signal, which another rank may have received: its time limit also
+  // holds here.
   void agree(int signal, double seconds_left);
 
  private:
   void watch();
-  // Why the process is to end now, with its status; nothing: it is not.
+  // Returns why the process must end now, with its status; nullopt: it need not.
   std::optional<std::pair<int, std::string>> verdict();
 
   const Uninterrupted constructing_thread_;

@@ -24,9 +24,9 @@ namespace megalith {
 namespace {
 
 using Steady = std::chrono::steady_clock;
-constexpr std::chrono::seconds repeated_within{1};  // in which signals are taken for the same, as by a rank
+constexpr std::chrono::seconds repeated_within{1};  // signals within this time count as repetitions, as in a rank
 
-// A file descriptor of this process alone.
+// A file descriptor that child processes do not inherit.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {
@@ -55,7 +55,7 @@ struct Pipe {
   Descriptor out{ends[0]}, in{ends[1]};
 };
 
-// These ask this process to end, as far as they are not ignored; and the launcher's end is heard.
+// Returns the signals to wait for: those that ask this process to end, unless ignored, and SIGCHLD.
 sigset_t signals_to_hear() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -68,7 +68,7 @@ sigset_t signals_to_hear() {
   return set;
 }
 
-// `input` takes the place of standard input, unless it is -1.
+// `input` replaces standard input, unless it is -1.
 [[noreturn]] void become(const LaunchLine& line, pid_t parent, int when_it_dies, int input, int errors, int failed) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, when_it_dies);
@@ -88,7 +88,7 @@ sigset_t signals_to_hear() {
   ::_exit(127);
 }
 
-// Writes to standard error, as far as somebody reads it.
+// Writes to standard error, if it has a reader.
 void say(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(STDERR_FILENO, text.data() + at, text.size() - at);
@@ -115,7 +115,8 @@ class StartedJob {
     int error = 0;
     if (::read(failed.out.fd(), &error, sizeof error) > 0)
       FAIL(
-          "cannot start {}: {}; install what starts ranks (docker/install-packages.sh has Open MPI), or put it on PATH",
+          "cannot start {}: {}; install a launcher of ranks (docker/install-packages.sh has Open MPI), or put it on "
+          "PATH",
           line.words.front(), std::strerror(error));
     ::signal(SIGPIPE, SIG_IGN);
   }
@@ -123,7 +124,7 @@ class StartedJob {
   int wait() {
     const Descriptor signals(::signalfd(-1, &heard_, 0));
     while (!ended_) {
-      // poll() passes over a descriptor of -1.
+      // poll() ignores a descriptor of -1.
       const int typed = input_ && input_->in.fd() >= 0 ? STDIN_FILENO : -1;
       std::array<pollfd, 3> any{{{signals.fd(), POLLIN, 0}, {errors_.out.fd(), POLLIN, 0}, {typed, POLLIN, 0}}};
       if (::poll(any.data(), any.size(), -1) < 0) continue;
@@ -145,7 +146,7 @@ class StartedJob {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal != SIGCHLD) return pass_on(signal);
     int status = 0;
-    // The first process of a container inherits others.
+    // The first process of a container inherits other processes.
     for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (done != launcher_) continue;
       ended_ = true;
@@ -201,7 +202,7 @@ class StartedJob {
   pid_t launcher_ = -1;
   bool ended_ = false;
   int status_ = 0;
-  int first_ = 0, times_ = 0;  // the first signal that came; how many did that are not the same
+  int first_ = 0, times_ = 0;  // the first signal; how many came that are not its repetition
   Steady::time_point counted_;
 };
 

@@ -23,13 +23,14 @@ namespace megalith {
 
 namespace {
 
-constexpr double tick = 0.1;             // seconds between two looks at the own page
-constexpr double shortest = 0.2;         // seconds of waiting before others are looked at
-constexpr double longest_quiet = 60;     // seconds of waiting until the first warning, at most
-constexpr double between_questions = 1;  // seconds between two looks into the folder, where there are several nodes
+constexpr double tick = 0.1;             // seconds between two checks of its own page
+constexpr double shortest = 0.2;         // seconds of waiting before others are checked
+constexpr double longest_quiet = 60;     // maximum seconds of waiting before the first warning
+constexpr double between_questions = 1;  // seconds between two checks of the folder, if there are several nodes
 constexpr double time_to_answer = 3;     // seconds for other nodes to write their dumps
-constexpr double time_to_agree = 1;      // seconds until ranks are where a failed call has left them
-constexpr double time_to_be_ended = 10;  // seconds for a rank that leaves the word to another
+constexpr double time_to_agree =
+    1;  // seconds to wait before a diagnosis, so that all ranks have stopped at the failed call
+constexpr double time_to_be_ended = 10;  // seconds for a rank that lets another one report
 constexpr double time_to_notice = 2;     // seconds for the launcher to notice that a rank was killed
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -63,7 +64,7 @@ class WatchedSession::Watchdog {
   RecordedGroup& ranks() { return ranks_; }
   void end_with(RankState ending) { pages_.mine().ending = ending; }
   uint64_t job() const { return job_; }
-  // Where nobody will ask what the job has left, it leaves nothing.
+  // If no process will read them later, the job leaves no files.
   [[noreturn]] void abort(int status) {
     end_with(RankState::gave_up);
     if (files().folder.empty()) RecorderPages::remove_shared(job_);
@@ -72,7 +73,7 @@ class WatchedSession::Watchdog {
   }
 
   struct Files {
-    std::string folder, log;  // empty: not yet
+    std::string folder, log;  // empty: not set yet
     int64_t log_begin = 0;    // bytes of it before this job
   };
   const Files& files() const { return *files_; }
@@ -94,12 +95,12 @@ class WatchedSession::Watchdog {
       try {
         answer();
         look();
-      } catch (const std::exception&) {  // of the system, for want of memory, say: another look may go better
+      } catch (const std::exception&) {  // for example out of memory: the next check may succeed
       }
     }
   }
 
-  // Seconds for which the call has lasted in which this rank has waited for the longest time.
+  // How long the call in which this rank has waited longest has lasted, in seconds.
   struct Waited {
     double in_step = 0, outside = 0;
   };
@@ -124,7 +125,7 @@ class WatchedSession::Watchdog {
       return;
     }
     const std::set<RankState> others = pages_.states_of_others();
-    if (others.contains(RankState::gave_up)) {  // the launcher ends this rank as well, or it does so itself
+    if (others.contains(RankState::gave_up)) {  // the launcher ends this rank as well, or it ends by itself
       if (ended_ == 0) ended_ = watched_;
       if (watched_ - ended_ > time_to_be_ended) abort(1);
       return;
@@ -157,24 +158,24 @@ class WatchedSession::Watchdog {
                     in_step ? limit : ""));
   }
 
-  // One rank speaks for all, and ends the job.
+  // One rank reports for all, and ends the job.
   void end(const Diagnosis& found, const std::string& more = "") {
     if (found.kind == Diagnosis::Kind::gave_up) return;  // that rank's own error ends the job
     const bool first = take("end");
     if (!first || pages_.states_of_others().contains(RankState::gave_up)) {
-      if (first) RecorderPages::remove_shared(job_);  // as whoever has spoken did before
+      if (first) RecorderPages::remove_shared(job_);  // the rank that reported may have removed it already
       pause(time_to_be_ended);
       abort(1);
     }
     const std::string text = found.text + more;
     const std::string &folder = files().folder, run = std::filesystem::path(folder).parent_path().string();
-    say(text + (folder.empty() ? "" : "; megalith doctor tells more: " + run), last_word_begin);
+    say(text + (folder.empty() ? "" : "; for details: megalith doctor " + run), last_word_begin);
     try {
       if (!folder.empty()) {
         write_file(folder + "/" + message_file, text + "\n", {.replace = true, .durable = false});
         pages_.write_dumps(folder, true);
       }
-    } catch (const std::exception&) {  // it has been said
+    } catch (const std::exception&) {  // it has been reported
     }
     end_with(RankState::gave_up);
     // One death at a time: Open MPI 4's mpirun may miss one of two.
@@ -183,7 +184,7 @@ class WatchedSession::Watchdog {
     abort(1);
   }
 
-  // Runs on the rank's own thread, where a call has failed: other ranks may be the cause.
+  // Runs on the rank's own thread, after a failed call: other ranks may be the cause.
   void explain_failure() noexcept {
     try {
       pause(time_to_agree);
@@ -191,12 +192,12 @@ class WatchedSession::Watchdog {
       using Kind = Diagnosis::Kind;
       for (const Kind cause : {Kind::died, Kind::another_call, Kind::another_size, Kind::skipped})
         if (found.kind == cause) end(found);
-    } catch (const std::exception&) {  // then the error of the call says what it knows
+    } catch (const std::exception&) {  // then only the call's own error is reported
     }
   }
 
-  // Takes the word, which only one rank gets: for a warning, for the end. Where it cannot be kept from the others, on a
-  // disk that is full, each has it.
+  // Acquires the right to report a warning or the end, which only one rank gets. If others cannot be kept out, as on a
+  // full disk, each rank reports.
   bool take(const std::string& name) {
     const std::string& folder = files().folder;
     const bool shared = pages_.on_one_node() || folder.empty();
@@ -210,7 +211,7 @@ class WatchedSession::Watchdog {
     }
   }
 
-  // Says it on the console, and in the log behind `as`; but a log that has its last word gets no other.
+  // Reports on the console, and in the log after `as`; a log that has its last line gets no other.
   void say(const std::string& text, const std::string& as = "") {
     say_error(text);
     const Files& to = files();
@@ -226,7 +227,7 @@ class WatchedSession::Watchdog {
   }
 
   std::vector<RankDump> seen() const { return pages_.look("", {}); }
-  // Looks as well at dumps of other nodes, which need time to answer; where they cannot be asked, they are unseen.
+  // Also reads dumps of other nodes, which need time to answer; nodes that cannot be asked are unseen.
   std::vector<RankDump> asked() {
     const std::string& folder = files().folder;
     if (folder.empty() || pages_.on_one_node()) return seen();
@@ -240,7 +241,7 @@ class WatchedSession::Watchdog {
         const auto unseen = std::ranges::find(all, RankState::unseen, &RankDump::state);
         if (unseen == all.end() || spent >= time_to_answer) return all;
       }
-    } catch (const std::exception&) {  // a disk that is full
+    } catch (const std::exception&) {  // a full disk
       return seen();
     }
   }
@@ -264,7 +265,7 @@ class WatchedSession::Watchdog {
   std::list<Files> all_files_ = {{}};
   std::atomic<const Files*> files_ = &all_files_.front();
 
-  // The thread's own.
+  // Used only by the watch's thread.
   double watched_ = 0, next_answer_ = 0;  // seconds since the start
   double next_warning_ = 0;               // seconds of waiting
   double ended_ = 0;                      // when another rank was seen to have ended the job; 0: not yet
@@ -290,7 +291,7 @@ WatchedSession::WatchedSession(std::unique_ptr<Session> session, double timeout)
   const uint64_t job = agree_on_job(*session_);
   watchdog_ = std::make_unique<Watchdog>(*session_, timeout, job, session_->all_gather_text(machine_id()));
   if (node_rank_ == 0) RecorderPages::remove_forgotten();
-  session_->all_gather_text("");  // every page is there
+  session_->all_gather_text("");  // every page exists
   watchdog_->start();
 }
 
@@ -303,7 +304,7 @@ WatchedSession::~WatchedSession() {
   if (rank_ != 0 || folder.empty()) return;
   try {
     remove_all(folder);
-  } catch (const Error&) {  // it says that the job runs, and the next one knows better
+  } catch (const Error&) {  // it says that the job runs, and the next job can tell that it does not
   }
 }
 
@@ -321,7 +322,7 @@ std::string WatchedSession::broadcast_text(const std::string& text) const {
 
 namespace {
 
-// Removes what an earlier job has left or, where that cannot be, sets it aside, which is said.
+// Removes an earlier job's files or, if that fails, moves them aside and reports it.
 std::string clear(const std::string& folder) try {
   remove_all(folder);
   return "";
@@ -342,7 +343,7 @@ std::string WatchedSession::dump_into(const std::string& folder, const std::stri
       make_folders(folder, "choose another run.output");
       write_file(folder + "/" + job_file, job_name(watchdog_->job()) + "\n", {.replace = true, .durable = false});
     } catch (const Error& e) {
-      trouble = fmt::format("{}; of a hang nothing will be kept there for `megalith doctor`", e.what());
+      trouble = fmt::format("{}; if the job hangs, `megalith doctor` will find nothing there", e.what());
       made.clear();
     }
   const uint64_t before = job_from(broadcast_text(earlier));

@@ -1,19 +1,20 @@
-// A session whose ranks are watched: when one waits for others longer than the time-out, the job ends, and one message
-// says who is behind, at which call and on which step; when a rank waits for unusually long, a warning does.
+// A session whose ranks are watched. When one waits for others longer than the time-out, the job ends, and one message
+// names the ranks that are behind, the call and the step. When a rank waits unusually long, a warning does.
 //
-// Each rank records the calls by which it waits for others in the page of a flight recorder
-// (kernels/stream/flight_recorder.h): those of this session here, those of communicators because they ask for
+// Each rank records the calls in which it waits for others in the page of a flight recorder
+// (kernels/stream/flight_recorder.h): calls of this session are recorded here, those of communicators through
 // recorded(). The watchdog is a thread of each rank that calls neither MPI nor NCCL. It writes the time into the page
-// and looks how long its rank has waited. By these rules it ends the job, and who is to blame matters to none of them:
+// and checks how long its rank has waited. By these rules, which do not depend on who is to blame, it ends the job:
 // - a rank of this node has died, and this one waits;
-// - this rank has waited in a step for longer than the time-out. A process that is stopped does not count the time, so
-//   a job that is stopped as a whole goes on when it is woken;
-// - it has waited so long outside of steps, and no rank is at work, nor is one unseen. As long as one computes, reads
-// or
-//   writes between exchanges of texts, the others warn and wait: a disk may take as long as it takes.
-// Then it has ranks of other nodes write their dumps (recorder_pages.h), asks the doctor what all dumps say
-// (trainer/doctor/diagnosis.h), prints that and leaves the dumps for `megalith doctor`. The first to come so far takes
-// the word and ends the job; the others keep silent.
+// - this rank has waited in a step for longer than the time-out. A stopped process does not count the time, so a job
+// that
+//   is stopped as a whole continues when it is woken;
+// - it has waited that long outside of steps, and no rank is working or unseen. As long as one computes, reads or
+// writes
+//   between exchanges of texts, the others only warn and wait: a disk may take any time.
+// Then it makes ranks of other nodes write their dumps (recorder_pages.h), lets the doctor diagnose all dumps
+// (trainer/doctor/diagnosis.h), prints the result and leaves the dumps for `megalith doctor`. The first rank to get
+// this far reports and ends the job; the others are silent.
 #pragma once
 
 #include <memory>

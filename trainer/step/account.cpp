@@ -73,7 +73,7 @@ std::vector<Accounts> accounts_of_ranks(const std::vector<Accounts>& so_far, siz
     double& waited = at(rank, Account::bubble);
     waited += all - total(rank);
     if (waited >= 0) continue;
-    // Its clock says more than there was: it left the sum of the step before a little earlier.
+    // Its clock shows more than there was: it left the previous step's sum a little earlier.
     waited = 0;
     const double more = total(rank) / all;
     for (double& seconds : rank) seconds /= more;

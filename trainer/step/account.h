@@ -12,27 +12,27 @@
 
 namespace megalith {
 
-// Predicted, and in brackets what a measurement means by it where that differs.
+// As predicted; in brackets, the meaning for a measurement if it differs.
 enum class Account : uint8_t {
   gemm,
   attention,
   elementwise,
   optimizer,    // update and norm
-  directions,   // what Muon makes of momentum, and waits for the tensor-parallel group in it
-  slowed,       // work that takes longer beside a transfer (measured: part of the work itself)
-  gathers,      // waits for weights (measured, as all waits for others: for the slowest of them as well)
-  scatters,     // waits for sums of gradients, over the shard group, and for Muon's exchanges there
+  directions,   // Muon's work on directions, and its waits for the tensor-parallel group
+  slowed,       // work that takes longer while a transfer is in progress (measured: part of the work itself)
+  gathers,      // waits for weights (measured: as for all waits, this includes waiting for the slowest rank)
+  scatters,     // waits for sums of gradients over the shard group, and for Muon's exchanges there
   tensor_sums,  // waits for the tensor-parallel group
   copy_sums,    // waits for sums over copies
-  messages,     // waits while a message travels (measured: the calls that begin one)
-  bubble,       // waits for another stage, to begin a message or at the end (measured: and for the message)
+  messages,     // waits while a message is in transfer (measured: the calls that begin one)
+  bubble,       // waits for another stage to begin a message, or at the end (measured: and for the message)
   host_copies,  // waits for copies between device and host
   input,        // tokens, read and handed over
   launches,     // waits for the host
-  evaluation,   // measured: what lies between two steps
-  sampling,     // measured: the same (train.sample_every)
-  checkpoint,   // measured: the same
-  elsewhere,    // predicted: what calibration finds beside the model; measured: between all that is named here
+  evaluation,   // measured: between two steps
+  sampling,     // measured: likewise (train.sample_every)
+  checkpoint,   // measured: likewise
+  elsewhere,    // predicted: what calibration adds to the model; measured: outside of everything named here
 };
 constexpr size_t num_accounts = 19;
 const char* name_of(Account account);
@@ -46,11 +46,11 @@ Accounts& operator+=(Accounts& a, const Accounts& b);
 Account account_of_op(const Cost& cost);
 Account account_of_wait(Channel channel, Transfer transfer);
 
-// Time is spent on one thing after another, some of it inside of others: each moment goes to the innermost, so whatever
-// is entered and left, the accounts of a stretch add up to it.
+// Activities may be nested. Each moment counts for the innermost one, so the accounts of a period always add up to its
+// length.
 class Laps {
  public:
-  // From `now` on, outside of everything, time goes to `otherwise`.
+  // From `now` on, time outside of all activities counts for `otherwise`.
   Laps(double now, Account otherwise) : last_(now), open_{otherwise} {}
 
   void enter(double now, Account account) {
@@ -61,7 +61,7 @@ class Laps {
     pass(now);
     open_.pop_back();
   }
-  // Since the last take(), what is open included.
+  // Returns the accounts since the last take(), including open activities.
   const Accounts& until(double now) {
     pass(now);
     return spent_;
@@ -82,14 +82,14 @@ class Laps {
   Accounts spent_{};
 };
 
-// A step's accounts of all ranks, on one of them. `so_far` has what each rank, this one among them, spent since the end
-// of the step before until it began the sum that all ranks wait for, and `mine` all that this rank spent. The sum ends
-// for all at once: who began it earlier waited longer. After it all do as this one. So each rank's add up to what
-// this one's do.
+// Returns the accounts of all ranks for a step, computed on one of them. `so_far` has what each rank, including this
+// one, spent from the end of the previous step to the beginning of the sum that all ranks wait for, and `mine` all that
+// this rank spent. The sum ends for all at once: a rank that began it earlier waited longer. After it all ranks do the
+// same as this one. So the accounts of each rank add up to the same time as this one's.
 std::vector<Accounts> accounts_of_ranks(const std::vector<Accounts>& so_far, size_t this_rank, const Accounts& mine);
 
 Accounts mean(const std::vector<Accounts>& ranks);
-// The rank that waits least for others.
+// Returns the rank that waits least for others.
 size_t slowest(const std::vector<Accounts>& ranks);
 
 }  // namespace megalith

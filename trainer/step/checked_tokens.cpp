@@ -18,7 +18,7 @@ CheckedTokens::CheckedTokens(const std::string& path) {
       files[name] = {whole_number(file.at("bytes")), whole_number(file.at("time")), whole_number(file.at("below"))};
     files_ = std::move(files);
   } catch (const std::exception&) {
-    // Then they are read again.
+    // The files are then read again.
   }
 }
 

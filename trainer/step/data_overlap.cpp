@@ -44,9 +44,9 @@ bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut
           const Same same = compare(file, held_out);
           if (same == Same::no) continue;
           CHECK(config.data.allow_overlap,
-                "data.train contains {}, {} of data.validation = {}, and what is held out would be trained on; name "
-                "the files for training alone, or the folder that `megalith prepare` wrote, which means them. To "
-                "overfit on purpose, set data.allow_overlap = true",
+                "data.train contains {}, {} of data.validation = {}, so validation data would be trained on; name only "
+                "the files for training, or the folder that `megalith prepare` wrote, which means them. To overfit on "
+                "purpose, set data.allow_overlap = true",
                 file, same == Same::file ? "a file" : "with the same bytes as " + held_out, config.data.validation);
           return true;
         }
@@ -65,10 +65,10 @@ std::vector<std::string> files_trained_on_twice(const Loader& train) {
       for (const std::string& other : others) {
         const Same same = compare(file, other);
         if (same == Same::no) continue;
-        said.push_back(fmt::format(
-            "data.train has {} and {}, {}: what they hold comes twice as often as it seems; name it once, with twice "
-            "the weight if that is meant",
-            other, file, same == Same::file ? "which are one file" : "which have the same bytes"));
+        said.push_back(
+            fmt::format("data.train has {} and {}, {}: their tokens come twice as often as it seems; name it once, "
+                        "with twice the weight if that is intended",
+                        other, file, same == Same::file ? "which are one file" : "which have the same bytes"));
         break;
       }
       others.push_back(file);

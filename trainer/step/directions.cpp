@@ -145,8 +145,8 @@ void Directions::take_back(const Exchanges& e, const Slot& slot, const Round& ro
                   .x = piece_of(from, piece.elements.begin - matrix.local.begin, piece.elements.size())});
 }
 
-// Part t of the tensor axis has the t-th of equal runs of rows or of columns. Where several ranks have the same rows,
-// they have the same momentum for them, and get the same directions.
+// Part t of the tensor axis has the t-th of equal runs of rows or of columns. If several ranks have the same rows, they
+// have the same momentum for them, and get the same directions.
 void Directions::join(const Exchanges& e, const Matrix& matrix, size_t m, Tensor whole) {
   const int64_t each = matrix.local.size(), width = matrix.columns / plan_.mesh.tensor;
   int64_t t = 0;

@@ -13,7 +13,7 @@
 
 namespace megalith {
 
-// `step` counts from 0: the rate of the (step + 1)-th update.
+// `step` counts from 0: the rate of update number step + 1.
 double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
 }  // namespace megalith

@@ -175,7 +175,7 @@ void Optimizer::update(Stream& s, const UpdatedPart& part) const {
       if (!state_[k].of_matrices) e.state.push_back(part.state[k].at(here));
     rule_->update(s, e, decision_, learning_rate_, rounding);
   };
-  if (stochastic_) {  // parameter by parameter, since a draw belongs to a place in one
+  if (stochastic_) {  // parameter by parameter, since random words belong to places in one
     for (const PlacedParam& param : plan.params)
       by_draws(part.unit, param, others,
                [&](Interval here, const Rounding& rounding) { update_range(here, param.spec.decay, rounding); });
@@ -187,7 +187,7 @@ void Optimizer::update(Stream& s, const UpdatedPart& part) const {
   }
 }
 
-// A part lies at the front of its buffer.
+// A part is at the front of its buffer.
 void Optimizer::fetch(Stream& s, const Instruction& i) {
   const auto u = static_cast<size_t>(i.unit);
   Staging& buffer = staging_[static_cast<size_t>(i.slot)];
@@ -200,7 +200,7 @@ void Optimizer::fetch(Stream& s, const Instruction& i) {
                 UpdatedPart::Held{state_[k].by_unit[u], state_[k].elements[u]}.at(here));
 }
 
-// The working copy is rounded from what the master is now, whether or not it was updated.
+// The working copy is rounded from the current master, whether or not it was updated.
 void Optimizer::put(Stream& s, const Instruction& i) {
   const auto u = static_cast<size_t>(i.unit);
   Staging& buffer = staging_[static_cast<size_t>(i.slot)];
@@ -236,7 +236,7 @@ Optimizer::UpdateCounts Optimizer::update_counts(Stream& s) const {
 void Optimizer::restore(Stream& s, const UpdateCounts& counts) {
   UpdateState state{};
   state.updates = static_cast<double>(counts.updates);
-  // One more at least is made or skipped, however many this run allows.
+  // At least one more update is made or skipped, however many skips this run allows.
   state.skipped = static_cast<double>(std::min(counts.skipped, most_skipped_ - 1));
   state.num_norms = static_cast<double>(counts.norms.size());
   if (const LossScaling& scaling = loss_scaling_; scaling.dynamic && counts.loss_scale > 0) {

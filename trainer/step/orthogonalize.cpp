@@ -33,7 +33,8 @@ Orthogonalizer::Orthogonalizer(Arena& arena, DType type, int64_t numel, int64_t 
       gram_(arena.tensor(type, {side * side})),
       square_(arena.tensor(type, {side * side})) {}
 
-// (c0 I + c1 A + c2 A A) X, A = X X^T, of a matrix that is at least as wide as high; of a higher one, its transpose.
+// Computes (c0 I + c1 A + c2 A A) X, A = X X^T, for a matrix that is at least as wide as high; for a higher one, with
+// its transpose.
 Tensor Orthogonalizer::orthogonalize(Stream& s, int64_t rows, int64_t columns) const {
   const int64_t k = std::min(rows, columns), n = std::max(rows, columns);
   const Tensor gram = view(gram_, k, k), square = view(square_, k, k);

@@ -10,10 +10,10 @@ namespace megalith {
 
 class Orthogonalizer {
  public:
-  // Memory for a matrix of the type, f32 or bf16, of up to `numel` elements, the shorter side up to `side`.
+  // Allocates memory for a matrix of the type, f32 or bf16, of up to `numel` elements, the shorter side up to `side`.
   Orthogonalizer(Arena& arena, DType type, int64_t numel, int64_t side);
 
-  // Returns where the matrix of this shape is to be written, which orthogonalize() uses up.
+  // Returns where to write a matrix of this shape, which orthogonalize() uses up.
   Tensor input(int64_t rows, int64_t columns) const { return view(first_, rows, columns); }
   // Returns the orthogonalised matrix (rows, columns), in this object's memory.
   Tensor orthogonalize(Stream& s, int64_t rows, int64_t columns) const;
@@ -23,8 +23,8 @@ class Orthogonalizer {
     return memory.flat(0, rows * columns).view({rows, columns});
   }
 
-  Tensor first_, second_;  // matrices, in turn; the one that is free has a symmetric product's panels
-  Tensor gram_, square_;   // of the shorter side
+  Tensor first_, second_;  // matrices, in turn; the free one holds a symmetric product's panels
+  Tensor gram_, square_;   // squares of the shorter side
 };
 
 }  // namespace megalith

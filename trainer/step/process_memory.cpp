@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t huge_page = 2 * MiB;
 
-// As in mpi.cpp: a reduce_scatter takes as much as its input, a sum of two ranks or of little what all send, any other
-// sum what it sums. Of those to some members, it is this rank's turn in one of those that make up the whole.
+// As in mpi.cpp: a reduce_scatter takes as much as its input; a sum of two ranks, or of few elements, what all ranks
+// send; any other sum as much as its input. Of scatters to some members, it is this rank's turn in one of those that
+// make up the whole.
 int64_t sum_bytes(const TraceEvent& begin, int size, bool is_turn) {
   constexpr int64_t small = int64_t{1} << 16;
   if (begin.transfer == Transfer::reduce_scatter) return begin.bytes;
@@ -22,13 +23,13 @@ int64_t sum_bytes(const TraceEvent& begin, int size, bool is_turn) {
   return size == 2 || begin.bytes <= small ? size * begin.bytes : begin.bytes;
 }
 
-// The memory for sums is kept: each takes the smallest piece that is free and large enough, else a new one in place of
-// the largest that is free.
+// The memory for sums is kept: each takes the smallest free piece that is large enough, or else a new one replaces the
+// largest free piece.
 int64_t kept_for_sums(const MeshShape& mesh, int rank, const std::vector<TraceEvent>& step) {
   std::multiset<int64_t> free;
   std::map<int32_t, int64_t> taken;
   int64_t all = 0, most = 0;
-  int first = 0;  // of the members that the next scatter to some of them goes to
+  int first = 0;  // first of the members that get parts in the next such scatter
   for (const TraceEvent& event : step) {
     if (event.kind == TraceEvent::Kind::wait) {
       if (const auto piece = taken.find(event.id); piece != taken.end()) {

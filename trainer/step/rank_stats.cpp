@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// The flags lie in the tensor as numbers below 2^53, whose sum is exact.
+// The flags are stored in the tensor as numbers below 2^53, whose sum is exact.
 struct Flags {
   double stop, save, save_phases;
 };

@@ -1,7 +1,6 @@
-// The ranks of a run tell one another with every step what each asks for and what it has measured. That travels in
-// a tensor of its own, by an all-reduce that is launched behind that of the gradient norm and awaited after the update,
-// so that the update does not wait for it; the host reads it with the step's other scalars. No other class knows the
-// tensor's layout.
+// With every step the ranks of a run exchange what each requests and has measured. The numbers are in a tensor of their
+// own. Its all-reduce is launched after that of the gradient norm and awaited after the update, so that the update does
+// not wait for it; the host reads it with the step's other scalars. Only this class knows the tensor's layout.
 #pragma once
 
 #include <functional>
@@ -13,17 +12,17 @@
 
 namespace megalith {
 
-// The flags are what a rank asks for. All ranks learn of it together.
+// What a rank requests. All ranks learn of it together.
 struct ControlFlags {
-  bool stop = false;        // the run is to end
+  bool stop = false;        // the run must end
   bool save = false;        // a checkpoint is due
-  int64_t save_phases = 0;  // of asynchronous saves, that this rank has ended so far (checkpointing/saving.h)
+  int64_t save_phases = 0;  // of asynchronous saves, completed by this rank so far (checkpointing/saving.h)
 };
 
-// A rank's host has measured these when it launches the exchange.
+// What a rank's host has measured when it launches the exchange.
 struct HostStats {
-  Accounts so_far{};                             // of this step's time; in the cuda world nothing
-  double resident = 0, device = 0, on_host = 0;  // bytes of memory taken
+  Accounts so_far{};                             // of this step's time; zeros in the cuda world
+  double resident = 0, device = 0, on_host = 0;  // bytes of memory in use
 };
 
 struct RankRecord {
@@ -33,8 +32,8 @@ struct RankRecord {
 
 // The records of all ranks, the same on every rank.
 struct RankRecords {
-  int64_t stop = 0, save = 0;      // ranks that ask for it
-  int64_t save_phases = 0;         // ended by all ranks together
+  int64_t stop = 0, save = 0;      // ranks that request it
+  int64_t save_phases = 0;         // completed, summed over the ranks
   std::vector<HostStats> stats{};  // by rank
 };
 
@@ -44,11 +43,11 @@ class RankStats {
 
   RankStats(int rank, int ranks, Memory& memory);
 
-  // Writes what `source` says now, on this rank; zeros where it is empty.
+  // Writes this rank's `source` as of now; zeros if it is empty.
   void write(Stream& s, const Source& source);
-  // Collective: launches the sum of what was written.
+  // Collective: launches the sum of these numbers.
   Pending exchange(Stream& s, Communicator& world);
-  // Once the sum was waited for: it is in `out` when the stream receives what is returned.
+  // Call this after a wait for the sum. The result is in `out` when the stream receives the returned ticket.
   Stream::Ticket read(Stream& s, RankRecords* out) const;
 
  private:

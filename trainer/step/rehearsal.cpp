@@ -19,7 +19,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   rehearsal.gemms = runtime.stream.gemms();
   rehearsal.trace = runtime.stream.trace().events();
   runtime.stream.trace().keep(TraceLevel::off);
-  // Two microbatches of an evaluation use all the memory that any number of them does.
+  // An evaluation of two microbatches uses as much memory as one of any number.
   trainer.evaluate(std::min(plan.batch.batch, 2 * plan.batch.microbatch * plan.batch.ranks), {});
   if (Decoder* decoder = trainer.decoder()) {
     decoder->rehearse();

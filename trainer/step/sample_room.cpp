@@ -12,11 +12,11 @@ namespace megalith {
 namespace {
 
 constexpr int64_t most_at_once = 8;
-constexpr int64_t frame = 8;  // tokens that a tokenizer may put before a text
+constexpr int64_t frame = 8;  // tokens that a tokenizer may add before a text
 
 }  // namespace
 
-// The strings of a list end.
+// In a list each string ends with a newline.
 bool names_prompt_file(const std::string& said) { return !said.empty() && said.find('\n') == std::string::npos; }
 
 std::vector<std::string> sample_prompts(const TrainConfig& config) {
@@ -24,8 +24,7 @@ std::vector<std::string> sample_prompts(const TrainConfig& config) {
   if (said.empty()) return {""};
   if (names_prompt_file(said)) {
     CHECK(std::filesystem::exists(said),
-          "train.sample_prompts = {}: there is no such file; a prompt itself stands in a list: train.sample_prompts = "
-          "[\"{}\"]",
+          "train.sample_prompts = {}: there is no such file; write a prompt as a list: train.sample_prompts = [\"{}\"]",
           said, said);
     return prompts_of(read_file(said), said);
   }

@@ -60,7 +60,7 @@ void StepClock::apply(const Mark& mark, double at) {
       return open(at, {nullptr, account_of_wait(static_cast<Channel>(mark.channel), mark.transfer), at});
     case Mark::What::wait: {
       const auto found = std::ranges::find(flights_, mark.ticket, &Flight::ticket);
-      if (found == flights_.end())  // it began before this clock was told
+      if (found == flights_.end())  // it began before this clock started
         return open(at, {nullptr, Account::elsewhere, at});
       const Account account = account_of_wait(static_cast<Channel>(found->channel), found->transfer);
       open(at, {nullptr, account == Account::messages ? Account::bubble : account, at, *found});
@@ -87,7 +87,7 @@ void StepClock::open(double at, const Open& what) {
 }
 
 void StepClock::close(double at) {
-  CHECK(!open_.empty(), "the clock of steps is told of an end where nothing is open");
+  CHECK(!open_.empty(), "the clock of steps gets an end without a beginning");
   const Open ended = open_.back();
   open_.pop_back();
   laps_.leave(at);
@@ -100,7 +100,7 @@ void StepClock::close(double at) {
 
 Accounts StepClock::take() {
   while (steps_.empty()) {
-    CHECK(!later_.empty(), "no step has ended whose account is not taken");
+    CHECK(!later_.empty(), "there is no ended step whose accounts are not taken yet");
     Later next = std::move(later_.front());
     later_.pop_front();
     while (!device::passed(next.event.get())) std::this_thread::yield();

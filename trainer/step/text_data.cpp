@@ -15,24 +15,24 @@ namespace megalith {
 
 namespace {
 
-// Returns where prepare puts the tokenizer of what it makes; for a glob, beside the first file that matches.
+// Returns where prepare puts the tokenizer of its output; for a glob, in the folder of the first file that matches.
 std::string tokenizer_beside(const std::string& source) {
   const std::vector<std::string> files = matches_of(source);
   return (std::filesystem::path(files.empty() ? source : files.front()).parent_path() / "tokenizer").string();
 }
 
-// The tokenizers of sources are this one, if they are known.
+// Error: the known tokenizer of a source is a different one.
 void check_same_beside(const std::string& key, const std::string& sources, const std::string& path,
                        const Tokenizer& tokenizer) {
   for (const auto& [source, other, made_by] : tokenizers_beside(key, sources))
-    CHECK(
-        made_by->content() == tokenizer.content(),
-        "{}: {} was prepared with the tokenizer in {}, which is another than that in {}; prepare all sources with one, "
-        "as in `megalith prepare --tokenizer {}`",
-        key, source, other, path, path);
+    CHECK(made_by->content() == tokenizer.content(),
+          "{}: {} was prepared with the tokenizer in {}, which differs from that in {}; prepare all sources with one, "
+          "as in `megalith prepare --tokenizer {}`",
+          key, source, other, path, path);
 }
 
-// Error: the tokenizer in a folder, which made the data beside it, is not the one that these words of prepare name.
+// Error: the tokenizer in a folder, which made the data there, is not the one that `words`, in the form of prepare,
+// name.
 void check_as_prepared(const std::string& words, const std::string& folder, const Tokenizer& tokenizer) {
   const bool of_bytes = std::filesystem::exists(std::filesystem::path(folder) / byte_tokenizer_file);
   const bool same = words == "bytes" ? of_bytes : !of_bytes && tokenizer.vocab_size() == vocab_to_train(words);
@@ -54,7 +54,7 @@ std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std
     try {
       found.push_back({source.name, folder, load_tokenizer(folder)});
     } catch (const Error&) {
-      // There is none, or one that no prepare has written.
+      // The folder has no tokenizer, or one that prepare has not written.
     }
   }
   return found;
@@ -93,15 +93,14 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
     if (!config.data.train.empty())
       for (const DataSource& source : parse_sources("data.train", config.data.train))
         for (const std::string& file : files_of("data.train", source.name))
-          TokenStream::open(file);  // what is wrong with it is said before what is missing beside it
-    CHECK(
-        wanted.empty() || names_folder(wanted),
-        "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
-        "name a tokenizer's folder",
-        wanted, config.data.train);
+          TokenStream::open(file);  // errors in the file come before errors in its folder
+    CHECK(wanted.empty() || names_folder(wanted),
+          "data.tokenizer = {}, but the folder of data.train = \"{}\" has no tokenizer/; run `megalith prepare` with "
+          "it, or name a tokenizer's folder",
+          wanted, config.data.train);
     CHECK(!wanted.empty(),
-          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
-          "them",
+          "model.vocab = 0, data.tokenizer is empty, and the folder of data.train = \"{}\" has no tokenizer/; set one "
+          "of them",
           config.data.train);
   }
   auto tokenizer = load_tokenizer(path);
@@ -111,10 +110,11 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   if (config.data.isolate_documents && config.data.end_of_text < 0) config.data.end_of_text = tokenizer->end_of_text();
-  CHECK(tokenizer->vocab_size() <= config.model.vocab,
-        "the tokenizer in {} has {} ids, but model.vocab = {}; set model.vocab={}{}", path, tokenizer->vocab_size(),
-        config.model.vocab, tokenizer->vocab_size(),
-        config.checkpoint.init_from.empty() ? ", or leave it at 0" : ", which adds rows to the tables of the weights");
+  CHECK(
+      tokenizer->vocab_size() <= config.model.vocab,
+      "the tokenizer in {} has {} ids, but model.vocab = {}; set model.vocab={}{}", path, tokenizer->vocab_size(),
+      config.model.vocab, tokenizer->vocab_size(),
+      config.checkpoint.init_from.empty() ? ", or leave it at 0" : ", which adds rows to the embedding of the weights");
   return tokenizer;
 }
 
@@ -124,8 +124,8 @@ void check_end_of_text(const Config& config) {
   const DataConfig& data = config.data;
   if (!data.isolate_documents || data.masked) return;
   CHECK(data.end_of_text >= 0,
-        "data.isolate_documents = true, but no tokenizer says which token ends a document; name its folder in "
-        "data.tokenizer, or the token in data.end_of_text (in GPT-2's vocabulary 50256)");
+        "data.isolate_documents = true, but the token that ends a document is unknown without a tokenizer; name its "
+        "folder in data.tokenizer, or the token in data.end_of_text (in GPT-2's vocabulary 50256)");
   CHECK(data.end_of_text < config.model.vocab,
         "data.end_of_text = {} is beyond the vocabulary of {}; set the token that ends a document, or -1 for the "
         "tokenizer's",
@@ -145,31 +145,30 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
   TokenStream stream = TokenStream::open(name, files_of(key, name));
   constexpr int64_t most = std::numeric_limits<uint16_t>::max() + 1;
   CHECK(!stream.is_raw() || vocab <= most,
-        "{} = {} has no .idx beside it and is taken for raw uint16 tokens, which are too narrow for model.vocab = {}; "
-        "put back the .idx that `megalith prepare` made with it, or set model.vocab to {} or less",
+        "{} = {} has no .idx and is read as raw uint16 tokens, which are too narrow for model.vocab = {}; restore the "
+        ".idx that `megalith prepare` made with it, or set model.vocab to {} or less",
         key, name, vocab, most);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
   if (stream.max_possible_token() >= vocab && share.size() > 0 && !checked.below(stream.files(), vocab) &&
       !prepared_below(stream, vocab)) {
     const int32_t largest = stream.max_token(share.begin, share.end);
-    CHECK(
-        largest < vocab,
-        "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
-        "least {}",
-        key, name, largest, vocab, int64_t{largest} + 1);
+    CHECK(largest < vocab,
+          "{} = {} has token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
+          "least {}",
+          key, name, largest, vocab, int64_t{largest} + 1);
   }
   return stream;
 }
 
-// A text that is shorter than one sample, said with the keys that help.
+// Error: a text shorter than one sample, with the keys that help.
 void check_length(const std::string& key, const TokenStream& stream, int64_t sequence_length) {
-  CHECK(
-      stream.size() > sequence_length,
-      "{} = {} holds {}, but one sample of sequence length {} takes {}; give more text, or batch.sequence_length={} or "
-      "less{}",
-      key, stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
-      std::max<int64_t>(stream.size() - 1, 1),
-      key == "data.validation" ? ", or train without held-out text: data.validation= and train.evaluate_every=0" : "");
+  CHECK(stream.size() > sequence_length,
+        "{} = {} has {}, but one sample of sequence length {} takes {}; give more text, or batch.sequence_length={} or "
+        "less{}",
+        key, stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
+        std::max<int64_t>(stream.size() - 1, 1),
+        key == "data.validation" ? ", or train without a validation set: data.validation= and train.evaluate_every=0"
+                                 : "");
 }
 
 struct Opened {
@@ -195,7 +194,7 @@ void check_tokens(int64_t sequence, std::span<const int32_t> tokens, int32_t lea
     CHECK(token >= least && token < vocab, "a token of sequence {} is beyond the vocabulary of {}", sequence, vocab);
 }
 
-// fill(i, inputs, targets) makes sequence i; `least` is the least id that a target may be.
+// fill(i, inputs, targets) makes sequence i; `least` is the smallest valid target.
 template <class Fill>
 Feed::Fill fill_by(const Fill& fill, int64_t first, int64_t T, int32_t least, int64_t vocab) {
   return [=](Interval sequences, Tensor tokens, Tensor targets) {
@@ -229,18 +228,17 @@ int64_t bytes_by(const Fill& fill, int64_t T, int64_t sequences, const Tokenizer
 
 namespace {
 
-// Error: tokens without a mask, beside some with one, that do not say where their documents begin.
+// Error: tokens without a mask, used together with masked ones, that do not contain document boundaries.
 void check_begins(const std::string& key, const std::vector<TokenStream>& streams) {
   if (std::ranges::none_of(streams, &TokenStream::is_masked)) return;
   for (const TokenStream& stream : streams)
-    CHECK(
-        stream.is_masked() || stream.documents() != unknown_documents,
-        "{} = {} does not say where its documents begin, and beside tokens with a mask documents are kept apart; make "
-        "it with `megalith prepare`, or train on it alone",
-        key, stream.path());
+    CHECK(stream.is_masked() || stream.documents() != unknown_documents,
+          "{} = {} has no document boundaries, which are needed together with tokens that have a mask; make it with "
+          "`megalith prepare`, or train on it separately",
+          key, stream.path());
 }
 
-// Error: a source of which no token counts, so that its mean loss would be over nothing.
+// Error: no token of a source counts, so that it has no mean loss.
 void check_counts(const std::string& key, const Loader& loader) {
   for (size_t i = 0; i < loader.streams().size(); i++) {
     const Packs* packs = loader.packs(i);
@@ -249,8 +247,7 @@ void check_counts(const std::string& key, const Loader& loader) {
     for (int64_t sequence = 0; sequence < packs->size() && counted == 0; sequence++)
       counted += packs->counted(sequence);
     CHECK(counted > 0,
-          "{} = {}: none of its {} counts in the loss, as the mask beside it says; prepare conversations with answers, "
-          "or leave it out",
+          "{} = {}: by its mask none of its {} counts in the loss; prepare conversations with answers, or leave it out",
           key, loader.streams()[i].path(), megalith::counted(loader.streams()[i].size(), "token"));
   }
 }
@@ -277,7 +274,7 @@ Windows open_windows(const std::string& key, const std::string& sources, const C
 
 namespace {
 
-// Says how full the sequences of examples are, and how much of them counts.
+// Describes how full the sequences of examples are, and the share of tokens that count.
 std::string describe_packs(const Packs& packs) {
   const int64_t T = packs.sequence_length(), room = packs.size() * T;
   int64_t targets = 0;

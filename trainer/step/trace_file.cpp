@@ -12,7 +12,7 @@ namespace megalith {
 namespace {
 
 constexpr size_t text_at_once = size_t{1} << 20;  // bytes
-constexpr int lanes = 256;                        // numbers of tracks: tid_of_lane, and so many more for each next row
+constexpr int lanes = 256;                        // step of track numbers: tid_of_lane, plus this for each further row
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double microseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-3; }
@@ -30,8 +30,8 @@ const char* category_of(const Span& span) {
   return span.lane < 0 ? name_of(span.account) : "transfer";
 }
 
-// Returns the row of each span, in the order of their beginnings, in which it overlaps with none. On compute the outer
-// span holds the inner ones, in one row.
+// Returns the row of each span, in the order of their beginnings, so that spans in a row do not overlap. On compute,
+// nested spans share one row.
 std::vector<int> rows_of(const std::vector<const Span*>& spans, int lane) {
   std::vector<int> rows;
   std::vector<int64_t> ends;  // by row

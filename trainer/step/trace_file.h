@@ -1,5 +1,5 @@
-// Writes where time went, op by op, as a file that ui.perfetto.dev and chrome://tracing open (Chrome's JSON trace event
-// format: complete events, in microseconds). Predicted steps and measured ones are written by this.
+// Writes a time line, op by op, as a file for ui.perfetto.dev and chrome://tracing (Chrome's JSON trace event format:
+// complete events, in microseconds). Predicted and measured steps use it.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,16 @@
 
 namespace megalith {
 
-constexpr int schedule_lane = -2;  // above that of compute
+constexpr int schedule_lane = -2;  // displayed above that of compute
 
-// Something that takes time on a lane: on that of compute, -1, an op, or the wait for something else, inside of each
-// other at most; on a channel's, a transfer, from when it begins until it is over; on the schedule's, an action of the
-// schedule, from its first op to its last.
+// An interval on a lane. Compute, -1: an op, or a wait; spans may be nested but not overlap otherwise. A channel: a
+// transfer, from its beginning to its end. The schedule: an action, from its first op to its last.
 struct Span {
   std::string name;
   int lane = -1;
   double begin = 0, end = 0;       // seconds
-  Account account{};               // of a span of compute
-  const char* category = nullptr;  // of a span of the schedule
+  Account account{};               // compute spans only
+  const char* category = nullptr;  // schedule spans only
 };
 
 // The spans of a rank, or of a stage of a prediction.
@@ -30,13 +29,13 @@ struct TraceProcess {
   std::vector<Span> spans;
 };
 
-// One after the other, so that those of a large job need not be in memory together.
+// Processes are added one after the other, so that those of a large job need not be in memory together.
 class TraceFile {
  public:
-  // Nothing is at `path` before the file is whole; what was there is replaced.
+  // The file appears at `path` only when it is complete; an existing one is replaced.
   explicit TraceFile(const std::string& path);
-  // A process of the trace, with a track for the schedule, for compute and for each channel that has something; where
-  // spans of a channel overlap, several.
+  // Adds a process with a track for the schedule, for compute and for each channel with spans; if spans of a channel
+  // overlap, several.
   void add(const TraceProcess& process);
   void publish();
 

@@ -28,7 +28,7 @@ std::vector<size_t> not_finite(const double* values, int64_t n) {
   return places;
 }
 
-// A NaN's sign means nothing, and would be printed.
+// A NaN's sign has no meaning, but would be printed.
 double unsigned_nan(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
 }  // namespace
 
@@ -99,7 +99,7 @@ void Trainer::obey(const Instruction& i) {
     case Op::norm: return add_squares(static_cast<size_t>(i.unit));
     case Op::sum_norms: return sum_norms();
     case Op::decide:
-      if (copy_) copy_->wait();  // of what the updates change
+      if (copy_) copy_->wait();  // the updates change these tensors
       return optimizer_.decide(runtime_.stream, step_, sums_, !plan_.masked || stage_.counted() > 0);
     case Op::send_momentum:
     case Op::orthogonalize:
@@ -108,8 +108,8 @@ void Trainer::obey(const Instruction& i) {
   }
 }
 
-// Every element of the gradient counts once, whoever else holds it. Those that another rank counts are added times 0,
-// which is 0 or, where one is not finite, NaN: nobody updates when anybody's copy is spoilt.
+// Every element of the gradient counts once, whichever ranks hold it. Elements that another rank counts are added times
+// 0, which is 0 or, if one is not finite, NaN: no rank updates if any rank's copy is damaged.
 void Trainer::add_squares(size_t u) {
   Stream& s = runtime_.stream;
   const Unit& unit = stage_.sharding().units()[u];

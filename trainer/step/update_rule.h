@@ -1,7 +1,7 @@
-// An UpdateRule is what an optimizer does to the elements of a parameter, and the state that it keeps of each. Where
-// its state lies, and how it comes to be updated, is the Optimizer's (optimizer.h). AdamW is one. Muon is AdamW with
-// another update of the matrices that the plan names (UnitPlan::matrices): momentum, what Directions makes of it
-// (directions.h), and a move in that direction.
+// An UpdateRule defines how an optimizer changes the elements of a parameter, and the state that it keeps for each. The
+// Optimizer manages where the state is and when it is updated (optimizer.h). AdamW is one rule. Muon is AdamW with
+// another update for the matrices that the plan names (UnitPlan::matrices): momentum, the directions that Directions
+// makes of it (directions.h), and a move in that direction.
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@
 
 namespace megalith {
 
-// Where checkpoints have Muon's momentum.
+// The path of Muon's momentum in checkpoints.
 inline constexpr const char* momentum_path = "momentum";
 
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // Its state in checkpoints: each path has a tensor for each parameter that its elements belong to, like the master
-  // weights and 0 before the first update.
+  // A kind of state in checkpoints: each path has a tensor for each parameter of these elements, like the master
+  // weights, and 0 before the first update.
   struct StateKind {
     const char* path;
     bool of_matrices = false;  // of the elements of UnitPlan::matrices; else of all others
   };
   virtual std::vector<StateKind> states() const = 0;
 
-  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as DecideUpdate has it. `counts`: some
+  // decision (UpdateState::numel) f64 written, from the sums of all ranks, as by DecideUpdate. `counts`: at least one
   // token of the step counts.
   virtual void decide(Stream& s, Tensor decision, Tensor sums, double learning_rate, bool counts) const = 0;
 
-  // Elements of one parameter or of several, outside of matrices: their master weights and state, each (n), updated in
+  // Elements of one or several parameters, outside of matrices: their master weights and state, each (n), updated in
   // place; `working` (n) gets the new weights in the compute type, unless it is empty; gradient (n) f32.
   struct Elements {
     Tensor master;
@@ -41,24 +41,25 @@ class UpdateRule {
     Tensor working, gradient;
     bool decay = false;
   };
-  // Writes nothing if the step was decided to be skipped.
+  // Writes nothing if the step is skipped.
   virtual void update(Stream& s, const Elements& e, Tensor decision, double learning_rate,
                       const Rounding& rounding) const = 0;
 
-  // Elements of matrices (muon.h): momentum (n) in place, and gradient (n) f32, which becomes what is orthogonalised.
+  // For elements of matrices (muon.h): momentum (n) in place, and gradient (n) f32, which becomes the matrix to
+  // orthogonalise.
   virtual void momentum(Stream& s, Tensor momentum, Tensor gradient, Tensor decision, const Rounding& rounding) const;
-  // Elements of one matrix (rows, columns): e.gradient has their directions; e.state is not used.
+  // For elements of one matrix (rows, columns): e.gradient has their directions; e.state is not used.
   virtual void move(Stream& s, const Elements& e, int64_t rows, int64_t columns, Tensor decision, double learning_rate,
                     const Rounding& rounding) const;
 };
 
-// Returns the elements of the unit's shard that have the state; none of what is frozen.
+// Returns the elements of the unit's shard that have the state; empty for frozen units.
 Interval elements_with(const UpdateRule::StateKind& state, const UnitPlan& unit);
 
-// Makes the rule that the config names.
+// Makes the rule of the config.
 std::unique_ptr<UpdateRule> make_update_rule(const Config& config);
 
-// Returns what the decision goes by.
+// Returns the settings of the decision.
 UpdateRules update_rules(const Config& config);
 
 }  // namespace megalith

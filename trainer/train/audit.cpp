@@ -29,7 +29,7 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
 
 struct StepLine {
   int64_t step = 0, first = 0, end = 0, ranks = 0;
-  std::string skipped;  // why; empty: it was not
+  std::string skipped;  // the reason; empty: not skipped
 };
 
 std::vector<StepLine> steps_of(const std::string& metrics) {
@@ -47,9 +47,7 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
     const int64_t step = whole_number(line.at("step"), 0);
     if (line.contains("validation_loss") || line.contains("texts")) return;
     CHECK(line.contains("samples"),
-          "step {} does not say which samples it trained on; it is from before runs recorded them, and cannot be "
-          "audited",
-          step);
+          "step {} does not record its samples; it is from an older version and cannot be audited", step);
     const int64_t first = whole_number(line.at("samples").at(0), 0), end = whole_number(line.at("samples").at(1), 0);
     CHECK(end - first <= most_samples, "step {} has {} samples; a batch has at most {}", step, end - first,
           most_samples);
@@ -61,7 +59,7 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
 // Tracks the samples of each source in its present epoch.
 class Epochs {
  public:
-  // Starts the order that holds from sample `n` of the run on, with step `step`.
+  // Starts the order that holds from the run's sample `n` on, at step `step`.
   void begin(const OrderRecord& record, int64_t step, int64_t n) {
     record_ = &record;
     const bool counted_anew = record.counts_from_start || sources_.empty() || n != record.order.first();
@@ -123,9 +121,9 @@ class Epochs {
     int64_t epoch = 0;
     int64_t absent = 0;  // samples still to come
     bool of_rest = false;
-    int64_t part = 0;  // tokens that its samples are cut from
+    int64_t part = 0;  // tokens from which its samples are cut
     std::vector<bool> seen;
-    bool whole = true;  // the audit saw the epoch from its begin
+    bool whole = true;  // the audit saw the epoch from its beginning
 
     void renew(int64_t samples) {
       seen.assign(static_cast<size_t>(samples), false);
@@ -136,7 +134,7 @@ class Epochs {
     }
   };
 
-  // A source whose samples before `n` the audit did not see.
+  // Returns a source whose samples before `n` the audit did not see.
   static Source begun(const OrderRecord& record, size_t i, int64_t n) {
     Source source{.name = record.sources[i].name, .cut = record.cut_of(i), .seen = {}};
     const SourceBegin& begin = record.order.begins()[i];
@@ -159,7 +157,7 @@ class Epochs {
     return source;
   }
 
-  // A source that continues, maybe cut in another way.
+  // Returns a source that continues, possibly with another cut.
   Source gone_on(Source source, const OrderRecord& record, size_t i, int64_t step) {
     const SourceBegin& begin = record.order.begins()[i];
     const SampleCut cut = record.cut_of(i);
@@ -172,7 +170,7 @@ class Epochs {
               begin.taken, begin.epoch, taken, source.epoch);
       return source;
     }
-    // What the epoch has not had yet, and what the source got since.
+    // The part of the epoch that was still to come, and what the source has had since.
     const int64_t had = (std::ssize(source.seen) - source.absent) * source.cut.sequence_length;
     const bool untouched = had == 0 && !source.of_rest;
     const int64_t unseen = source.part - had + cut.tokens - source.cut.tokens;
@@ -215,7 +213,7 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
     if (before) {
       require(step.step > before->step, "step {} comes again after step {}, with samples [{}, {})", step.step,
               before->step, step.first, step.end);
-      require(step.step == before->step + 1, "steps {} to {} are absent: after step {} comes {}", before->step + 1,
+      require(step.step == before->step + 1, "steps {} to {} are missing: after step {} comes {}", before->step + 1,
               step.step - 1, before->step, step.step);
       const int64_t gap = step.first - before->end;
       require(gap == 0, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are {}", step.step,
@@ -227,15 +225,15 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
     require(step.end > step.first, "step {} trained on no samples: [{}, {})", step.step, step.first, step.end);
     const size_t was = next;
     while (next < orders.size() && orders[next].sample <= step.first) next++;
-    require(next > 0, "step {}: no checkpoint says in which order sample {} came", step.step, step.first);
+    require(next > 0, "step {}: no checkpoint records in which order sample {} came", step.step, step.first);
     if (next != was || !before) epochs.begin(orders[next - 1], step.step, step.first);
     if (next != was && before)
       lines.push_back(fmt::format(
-          "from step {} on, with sample {}, the order of samples is another, as checkpoint.allow_changes permitted: {}",
+          "from step {} on, with sample {}, the order of samples is different, as checkpoint.allow_changes permitted: "
+          "{}",
           step.step, step.first,
           orders[next - 1].counts_from_start ? "an older Megalith read its place in the new order, so samples may have "
-                                               "come twice or never, and epochs "
-                                               "are counted anew"
+                                               "come twice or never, and epochs are counted anew"
                                              : "each source continues where it was"));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
@@ -274,7 +272,7 @@ std::string layouts_of(const std::vector<StepLine>& steps) {
 Audit audit(const std::string& metrics, const std::vector<LedgerCheckpoint>& checkpoints,
             const std::vector<OrderRecord>& orders) {
   const std::vector<StepLine> steps = steps_of(metrics);
-  CHECK(!steps.empty(), "metrics.jsonl holds no step: there is nothing to audit");
+  CHECK(!steps.empty(), "metrics.jsonl has no step: there is nothing to audit");
   Audit found;
   Epochs epochs;
   try {
@@ -306,21 +304,20 @@ Audit audit_run(const std::string& run_folder) {
     try {
       checkpoints.push_back({path, manifest.step, whole_number(manifest.state.at("sequences"))});
       if (checkpoints.size() > 1) continue;  // the newest has all orders
-      CHECK(manifest.state.contains("orders"),
-            "{} does not say in which order samples came; it is from before checkpoints did, and its run cannot be "
-            "audited",
-            path);
+      CHECK(
+          manifest.state.contains("orders"),
+          "{} does not record in which order samples came; it is from an older version, and its run cannot be audited",
+          path);
       orders = orders_from(manifest.state.at("orders"));
     } catch (const nlohmann::json::exception& e) {
-      FAIL("{}: the state in its manifest is not understood ({}); was it written by another program?", path, e.what());
+      FAIL("{}: the state in its manifest is not valid ({}); was it written by another program?", path, e.what());
     }
   }
-  CHECK(!checkpoints.empty(), "{} holds no complete checkpoint, which would say in which order samples came",
-        directory);
+  CHECK(!checkpoints.empty(), "{} has no complete checkpoint, which records in which order samples came", directory);
   Audit found = audit(read_file(metrics), checkpoints, orders);
   for (int k = 1; fs::exists(folder / fmt::format("metrics.earlier-{}.jsonl", k)); k++)
     found.lines.push_back(
-        fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were given up", k));
+        fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were dropped", k));
   return found;
 }
 

@@ -1,11 +1,11 @@
 // The audit checks which samples a run's weights were trained on.
 //
 // metrics.jsonl has the samples of each step; checkpoints have their number of samples and the order of all
-// (checkpoints/FORMAT.md, "orders"). The audit checks that every step is there once and begins after the samples of the
-// step before, that every checkpoint is at the end of its step, and that every epoch has each sample of a source once;
-// where the data was changed, that each source continues where it was, with the tokens that its epoch did not have yet.
-// It cannot see whether the ranks trained on all samples of a step, nor, where the examples of conversations were cut
-// anew, which of them are new samples.
+// (checkpoints/FORMAT.md, "orders"). The audit checks that every step occurs once and begins after the samples of the
+// previous step, that every checkpoint is at the end of its step, and that every epoch has each sample of a source
+// once. If the data was changed, it checks that each source continues where it was, with the tokens that were still to
+// come in its epoch. It cannot see whether the ranks trained on all samples of a step, nor, if the examples of
+// conversations were cut anew, which of them are new samples.
 #pragma once
 
 #include <string>

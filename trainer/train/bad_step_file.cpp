@@ -93,7 +93,7 @@ std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t ste
                     .grad_norm = word_or_number(file.at("grad_norm")),
                     .ranks = static_cast<int>(whole_number(file.at("ranks"), 1, std::numeric_limits<int>::max()))};
   } catch (const nlohmann::json::exception& e) {
-    FAIL("{} is not understood ({}); {}", path, e.what(), remedy);
+    FAIL("{} is not valid ({}); {}", path, e.what(), remedy);
   }
 }
 

@@ -43,7 +43,7 @@ struct KeptStep {
   int ranks = 0;
 };
 
-// Returns nothing if there is no file. Error: the file is not understood, or has another step.
+// Returns nullopt if there is no file. Error: the file is not valid, or has another step.
 std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t step);
 
 // Returns a number, or one of "nan", "inf" and "-inf".

@@ -12,8 +12,8 @@
 
 namespace megalith {
 
-// Collective. A run that resumes takes the run folder's copy if the tokenizer is gone. Returns nothing if
-// data.tokenizer is empty. Sets keys of the config as open_tokenizer() does.
+// Collective. A run that resumes uses the run folder's copy if the tokenizer is gone. Returns null if data.tokenizer is
+// empty. Sets keys of the config as open_tokenizer() does.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& session);
 
 struct Inputs {
@@ -24,8 +24,8 @@ struct Inputs {
   std::optional<RunFingerprint> fingerprint;       // on rank 0
 };
 
-// Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for anything wrong, such
-// as too little memory or checkpoints that cannot be resumed. `threads` are this rank's.
+// Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for any error, such as
+// too little memory or checkpoints that cannot be resumed. `threads` are this rank's.
 Inputs open_inputs(const Config& config, const Session& session, RankContext& work, const Tokenizer* tokenizer,
                    int threads);
 

@@ -1,4 +1,4 @@
-// Decides which steps get a line in the log, from steps and times alone.
+// Decides which steps get a line in the log, from steps and times only.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace megalith {
 
 class LinePace {
  public:
-  // every > 0: steps that it divides. 0: a line after a sixtieth of the run's age, within [least, most] seconds.
+  // every > 0: every such step gets a line. 0: a line after a sixtieth of the run's age, within [least, most] seconds.
   LinePace(int64_t every, double least, double most) : every_(every), least_(least), most_(most) {}
 
   // Returns whether the step that ends `now` seconds after the start gets a line. The first one does.

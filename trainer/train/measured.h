@@ -1,4 +1,4 @@
-// Measured has the measurements of a step, which are fields of metrics.jsonl.
+// The measurements of a step, which are fields of metrics.jsonl.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ namespace megalith {
 
 struct Measured {
   struct Time {
-    Accounts breakdown{};  // mean over the ranks, with evaluations, texts and checkpoints since the step before
+    Accounts breakdown{};  // mean over the ranks, with evaluations, texts and checkpoints since the previous step
     size_t slowest = 0;    // the rank that waited least for others
   };
   std::optional<Time> time{};

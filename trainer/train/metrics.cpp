@@ -28,8 +28,8 @@ std::optional<int64_t> steps_at(const nlohmann::json& object, const char* key) {
   return found->get<int64_t>();
 }
 
-// Returns whether a line belongs to the first `completed` steps. A start's line does if one of its steps does, a cut
-// one does not.
+// Returns whether a line belongs to the first `completed` steps. A start's line does if one of its steps does; a cut
+// line does not.
 bool belongs(const std::string& line, int64_t completed) try {
   const nlohmann::json object = parse_json(line);
   if (!object.is_object()) return false;
@@ -70,7 +70,7 @@ int64_t steps_missing(const std::string& lines, int64_t completed) {
 
 void warn_of_disk(const std::string& trouble) { log_warning("{}", trouble); }
 
-// Returns whether no run wrote the line. A cut line of a run begins as an object.
+// Returns whether the line was not written by a run. A cut line of a run begins as an object.
 bool is_of_another(const std::string& line) try {
   if (line.find_first_not_of(" \t\r") == std::string::npos) return false;
   parse_json(line);
@@ -79,7 +79,7 @@ bool is_of_another(const std::string& line) try {
   return line.front() != '{' && line.front() != '\0';
 }
 
-// Renames files of an earlier start if this one begins at step 0, and files with lines of no run.
+// Renames files of an earlier start if this one begins at step 0, and files with lines that no run has written.
 void keep_earlier(const std::string& run_folder, const std::string& path, int64_t completed) {
   const bool of_another = std::ranges::any_of(lines_in(path), is_of_another);
   if (!of_another && (completed > 0 || lines_until(path, std::numeric_limits<int64_t>::max()).empty())) return;
@@ -88,7 +88,7 @@ void keep_earlier(const std::string& run_folder, const std::string& path, int64_
   int k = 1;
   while (std::filesystem::exists(name(k)) || std::filesystem::exists(events(k))) k++;
   move_file(path, name(k));
-  if (of_another) log_info("{} held lines that no run wrote and is now {}", path, name(k));
+  if (of_another) log_info("{} had lines that no run has written and is now {}", path, name(k));
   if (completed > 0) return;
   if (std::filesystem::exists(run_folder + "/tensorboard")) move_file(run_folder + "/tensorboard", events(k));
   log_info("the run starts from step 0; the metrics of an earlier start are now {}", name(k));
@@ -191,7 +191,7 @@ nlohmann::ordered_json Metrics::start_line() const {
 void Metrics::write(nlohmann::ordered_json line) {
   line["seconds_since_start"] = StepClock::host_now() - run_begin_;
   line["unix_time"] = unix_time();
-  // Write both at once, so that no start is without a step.
+  // Write both at once, so that every start has a step.
   const std::string before = std::exchange(started_, true) ? "" : json_text_of_bytes(start_line()) + "\n";
   file_->append(before + json_text(line) + "\n", before.empty() ? 1 : 2);
   if (events_) events_->append(line);
@@ -290,9 +290,9 @@ void Metrics::samples(int64_t step, const std::vector<SampledText>& samples) {
   log_last_step();
   nlohmann::ordered_json texts = nlohmann::ordered_json::array();
   for (const SampledText& sample : samples) {
-    // A text may end inside of a character.
+    // A text may end inside a character.
     const std::string prompt = json_text_of_bytes(sample.prompt), text = json_text_of_bytes(sample.text);
-    log_info("step {}  writes after {}: {}{}", step, prompt, text,
+    log_info("step {}  sample after {}: {}{}", step, prompt, text,
              sample.finite ? "" : ", which ends where the logits are not finite");
     nlohmann::ordered_json& line = texts.emplace_back();
     line["prompt"] = parse_json(prompt);

@@ -24,7 +24,7 @@
 
 namespace megalith {
 
-// Rates are constants of a run that turn counts into rates.
+// Constants of a run that convert counts to rates.
 struct Rates {
   double tokens_per_step = 0;          // all ranks
   bool masked = false;                 // not all of them count in the loss
@@ -36,10 +36,10 @@ struct Rates {
   int64_t steps = 0;          // whole run
   int64_t tokens_before = 0;  // trained on before this start
   MemorySizes memory{};       // planned for the rank with the fullest device
-  ProcessMemory process{};    // beside `memory`, on a CPU
+  ProcessMemory process{};    // in addition to `memory`, on a CPU
 };
 
-// RunHeader has the other fields of a start.
+// The other fields of a start.
 struct RunHeader {
   std::string version = {}, config_digest = {};
   std::string layout = {}, sharding_strategy = {}, compute = {}, device = {};
@@ -48,7 +48,7 @@ struct RunHeader {
   std::string command = {};
   RunFingerprint fingerprint = {};
   std::string held_out = {};  // content_of_source() of data.validation
-  // A checkpoint of another folder, or one that goes on with another decay, and how that differs.
+  // A checkpoint of another folder, or one that continues with another decay, and how that decay differs.
   std::string resumed_from = {}, other_decay = {};
 };
 
@@ -67,8 +67,8 @@ struct StepReport {
 
 class Metrics {
  public:
-  // Opens DIR/metrics.jsonl, drops lines beyond `completed` steps and warns of missing ones. Keeps an earlier start's
-  // file when the run starts from step 0, or one with lines of no run, as DIR/metrics.earlier-K.jsonl, and
+  // Opens DIR/metrics.jsonl, drops lines beyond `completed` steps and warns of missing ones. If the run starts from
+  // step 0, or the file has lines that no run has written, the earlier file is kept as DIR/metrics.earlier-K.jsonl, and
   // TensorBoard's as DIR/tensorboard.earlier-K. A full disk does not end the run (log/retrying_file.h). On ranks other
   // than 0 every call does nothing.
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, RunHeader header = {},
@@ -77,17 +77,17 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The next step begins `now`, by StepClock::host_now(); later ones when the one before has ended.
+  // The next step begins `now`, by StepClock::host_now(); later steps begin when the previous one has ended.
   void start_clock(double now) { begin_ = now; }
-  // Writes the step, with "skipped": "not finite" (null stands for such numbers), "norm" or "overflow" if it was
-  // skipped, with "loss_scale" in fp16, and with "counted_tokens" where not all tokens count. Skipped steps and those
-  // that LinePace chooses get a line on the console and in the log.
+  // Writes the step, with "skipped": "not finite" (such numbers are null), "norm" or "overflow" if it was skipped, with
+  // "loss_scale" in fp16, and with "counted_tokens" if not all tokens count. Skipped steps and those that LinePace
+  // chooses get a line on the console and in the log.
   void end_step(const StepReport& report);
   // Logs the line of the last step if it has none yet.
   void log_last_step();
 
-  // Writes everything, with log.txt, to the disk before a checkpoint, which must not know of more steps. Warns of files
-  // that others have removed, which it creates again.
+  // Writes everything, including log.txt, to the disk before a checkpoint, which must not contain more steps. Warns of
+  // files that others have removed, which it creates again.
   void sync();
 
   // Reports an evaluation after `step` steps on tokens that encode `bytes` of text; 0: unknown.
@@ -98,7 +98,7 @@ class Metrics {
 
  private:
   void log_last_line(bool console, bool file);  // last_line_
-  // Writes a line of metrics.jsonl, before the first one the start's.
+  // Writes a line of metrics.jsonl; before the first one, the line of the start.
   void write(nlohmann::ordered_json line);
   nlohmann::ordered_json start_line() const;
 

@@ -6,8 +6,8 @@ namespace megalith::policy {
 
 namespace {
 
-// A save that has failed is tried again after this share of checkpoint.patience, and at the end of a run after this
-// many seconds at the latest.
+// A failed save is tried again after this share of checkpoint.patience; at the end of a run after at most this many
+// seconds.
 constexpr double retry_share = 0.1, longest_wait = 10;
 
 void push(Tasks& todo, Act act) { todo.push_back({.act = act}); }
@@ -93,7 +93,7 @@ struct See {
     s.save_in_flight = s.save_phase_done = s.save_waited_for = s.save_failed = false;
     if (e.finite)
       s.newest_checkpoint = e.step;
-    else if (!s.last_update_save_tried)  // else the run fails anyway
+    else if (!s.last_update_save_tried)  // otherwise the run fails anyway
       push(todo, Act::fail_state_not_finite);
   }
 
@@ -122,12 +122,12 @@ void train(const Rules& r, const State& s, Tasks& todo) {
   if (s.in_flight + 1 > r.steps_ahead) push(todo, Act::report);
 }
 
-// A step that was launched since is skipped as well (DecideUpdate), so the weights are those of the last update.
+// Steps launched since are skipped as well (DecideUpdate), so the weights are those of the last update.
 void give_up(State& s, Tasks& todo) {
   if (!s.drained) push(todo, Act::drain);
   s.drained = true;
   if (s.save_in_flight) return push(todo, Act::finish_save);
-  if (!s.last_update_save_tried && s.newest_checkpoint < s.last_update.step) {  // it may have spoilt the weights
+  if (!s.last_update_save_tried && s.newest_checkpoint < s.last_update.step) {  // it may have damaged the weights
     s.last_update_save_tried = true;
     todo.push_back({.act = Act::save_last_update, .prune = false});
     return;
@@ -136,7 +136,7 @@ void give_up(State& s, Tasks& todo) {
   push(todo, Act::fail_bad_steps);
 }
 
-// A checkpoint stands for a step that is reported completely, with its evaluation and its texts.
+// A checkpoint is of a step that is reported completely, with its evaluation and its texts.
 void evaluate_and_save(const Rules& r, State& s, Tasks& todo) {
   if (s.in_flight > 0) return push(todo, Act::report);
   if (s.stop && !is_last(r, s) && !s.preemption_checked) {

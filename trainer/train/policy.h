@@ -1,7 +1,7 @@
 // The policy of a run decides, as a pure function, when it trains, evaluates, saves, prunes, ends and gives up. run.cpp
-// executes the tasks and returns their events, by which the policy decides next. Every rank gets the same events and
-// takes the same tasks; asks_to_stop() and asks_to_save() alone use facts of one rank, and their answers reach all
-// ranks with the next step's sums.
+// executes the tasks and returns their events, on which the policy bases its next decision. Every rank gets the same
+// events and takes the same tasks. Only asks_to_stop() and asks_to_save() use facts of one rank, and their answers
+// reach all ranks with the next step's sums.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace megalith::policy {
 
-// Rules do not change in a run. 0 in `every` and `minutes` means never.
+// Settings that do not change in a run. 0 in `every` and `minutes` means never.
 struct Rules {
   int64_t steps = 0;        // whole run
   int64_t batch = 0;        // sequences a step
   int64_t steps_ahead = 0;  // launched before one is reported: 1 on a GPU, so that it never waits
   int64_t evaluate_every = 0, save_every = 0, sample_every = 0;
-  int64_t max_bad_steps = 0;  // in a row
+  int64_t max_bad_steps = 0;  // maximum in a row
   bool validates = false;
   bool asynchronous_saves = false;
   double train_minutes = 0, save_minutes = 0;
   double patience = 0;  // minutes without a checkpoint after which a failed save ends the run
 };
 
-// A signal leaves this time until the end of the run.
+// The time that a signal leaves until the end of the run.
 struct GracePeriod {
   bool time_to_evaluate = false;  // with a save
   bool time_to_save = false;
@@ -48,7 +48,7 @@ enum class Act {
   begin_save,        // asynchronously -> SaveBegun
   advance_save,      // begin the next phase (checkpointing/saving.h) -> SaveEnded, SaveFailed or nothing
   finish_save,       // wait for it -> SaveEnded or SaveFailed
-  warn_save_failed,  // and try again later
+  warn_save_failed,  // the policy tries again later
   wait_to_retry,     // sleep for `seconds`
   drain,             // wait for all launched steps, without reading their scalars
   save_last_update,  // save the state after the last update, without pruning -> SaveEnded or SaveFailed
@@ -80,7 +80,7 @@ using Tasks = std::vector<Task>;
 constexpr bool ends_well(Act act) { return act >= Act::end_done && act <= Act::end_preempted_lost; }
 constexpr bool fails(Act act) { return act >= Act::fail_bad_steps && act <= Act::fail_validation_not_finite; }
 
-// nothing: none of its tokens counts, so there was no update to make.
+// nothing: no token of the step counts, so there was no update to make.
 enum class StepOutcome { updated, overflow, bad, nothing };
 
 struct StepLaunched {};
@@ -93,7 +93,7 @@ struct StepEnded {
   bool save_phase_done = false;  // all ranks have completed the save's phase
 };
 struct PreemptionChecked {
-  std::optional<GracePeriod> preemption{};  // nothing: no signal has come
+  std::optional<GracePeriod> preemption{};  // nullopt: no signal has come
 };
 struct Evaluated {
   bool complete = true;  // no signal has cut it short
@@ -107,15 +107,15 @@ struct SaveEnded {
 };
 struct SaveFailed {
   double minutes = 0;     // since the last checkpoint or the start, by the first rank's clock
-  bool hopeless = false;  // waiting makes no save succeed: a limit of this process is in the way
+  bool hopeless = false;  // waiting cannot make a save succeed: a limit of this process prevents it
 };
-struct Failed {};  // a task threw, and the tasks after it were not done
+struct Failed {};  // a task threw, and the tasks after it were not executed
 using Event =
     std::variant<StepLaunched, StepEnded, PreemptionChecked, Evaluated, SaveBegun, SaveEnded, SaveFailed, Failed>;
 using Events = std::vector<Event>;
 
 struct State {
-  Progress progress{};            // counts launched steps, but skipped ones when they are reported
+  Progress progress{};            // includes launched steps; skipped ones are corrected when they are reported
   Progress last_update{};         // after the last update, or as resumed
   int64_t in_flight = 0;          // steps launched and not reported
   int64_t newest_checkpoint = 0;  // step of the newest finite one; 0: none
@@ -133,8 +133,8 @@ struct State {
   bool save_in_flight = false;   // asynchronous
   bool save_phase_done = false;  // on all ranks
   bool save_waited_for = false;  // synchronous
-  bool save_failed = false;      // last save
-  bool retry_save = false;       // at once, since the run ends here
+  bool save_failed = false;      // the last save
+  bool retry_save = false;       // retries at once, since the run ends here
 
   bool gives_up = false;  // too many bad steps
   bool drained = false, last_update_save_tried = false;
@@ -143,11 +143,11 @@ struct State {
 
 State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint);
 
-// Returns the next tasks, in order, up to the first whose outcome matters. `events` are those of the tasks before;
-// at the first call there are none.
+// Returns the next tasks, in order, up to the first whose outcome matters. `events` are those of the previous tasks; at
+// the first call there are none.
 Tasks next(const Rules& rules, State& state, const Events& events);
 
-// One rank knows these facts when it launches a step. Only the first rank's clock counts.
+// Facts that one rank knows when it launches a step. Only the first rank's clock counts.
 struct LocalFacts {
   bool first_rank = false;
   bool signal = false;  // has arrived

@@ -80,8 +80,8 @@ void Preemption::trained(int64_t step) {
   trained_ = step;
   if (left_by_mpirun_ <= 0 || took <= left_by_mpirun_) return;
   log_warning(
-      "a step takes {:.2g} s, but mpirun kills its ranks {:g} s after a Ctrl-C, and steps since the last checkpoint "
-      "are lost then. To save them, use `megalith run -n {} train ...` instead of mpirun, or send mpirun SIGUSR1",
+      "a step takes {:.2g} s, but mpirun kills its ranks {:g} s after a Ctrl-C, so that steps since the last "
+      "checkpoint are lost. To save them, use `megalith run -n {} train ...` instead of mpirun, or send mpirun SIGUSR1",
       took, left_by_mpirun_, session_.size());
   left_by_mpirun_ = never;  // warn once
 }

@@ -13,17 +13,17 @@
 
 namespace megalith {
 
-// A run that a signal has ended after a save returns this exit status, EX_TEMPFAIL of sysexits.h ("try again later").
-// The same command continues the run.
+// The exit status of a run that a signal has ended after a save: EX_TEMPFAIL of sysexits.h ("try again later"). The
+// same command continues the run.
 constexpr int ended_by_signal = 75;
 
 class Preemption {
  public:
-  // Until begin() a signal ends this rank at once, with a line in the log and on standard error. The arguments must
+  // Before begin() a signal ends this rank at once, with a line in the log and on standard error. The arguments must
   // outlive it.
   Preemption(const CheckpointConfig& config, const Session& session);
 
-  // From here on a signal waits for the step in flight.
+  // After this call a signal waits for the step in flight.
   void begin(int64_t completed);
   void trained(int64_t step);
   // Returns whether this rank has got a signal.
@@ -50,10 +50,10 @@ class Preemption {
 
  private:
   struct Agreed {
-    int signal = 0;                   // the lowest rank's
+    int signal = 0;                   // that of the lowest rank
     std::string who;                  // "SIGUSR1 on rank 0, 2"
     double seconds_left = 0;          // minimum over the ranks
-    std::string bound;                // the limit behind seconds_left, in words
+    std::string bound;                // the source of seconds_left, in words
     double evaluation = 0, save = 0;  // expected seconds, maximum over the ranks
   };
   bool agree_with_time(int64_t bytes, double evaluation);
@@ -76,7 +76,7 @@ class Preemption {
   double evaluation_began_ = 0;
   double longest_asynchronous_ = 0;  // save
   double asynchronous_since_ = 0;    // begin of the save under way
-  // The watch's thread reads these as well.
+  // The watch's thread also reads these.
   std::atomic<int64_t> trained_{0};
   std::atomic<double> trained_at_{0}, shortest_step_{0}, longest_save_{0};
   std::optional<Agreed> agreed_;

@@ -28,7 +28,8 @@ void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
   if (last_ >= 0 && share < 1 && now - last_ < 0.1) return;
   last_ = now;
   drawn_ = true;
-  const auto columns = static_cast<size_t>(std::max(1, terminal_columns() - 1));  // in the last, some terminals wrap
+  const auto columns =
+      static_cast<size_t>(std::max(1, terminal_columns() - 1));  // some terminals wrap in the last column
   write_console(out_, fmt::format("\r\033[K{}\r", bar_line(share, parts, columns)));
 }
 

@@ -192,11 +192,11 @@ LastWeights Run::last_weights() {
 void Run::fail_validation() const {
   throw JobError(
       __FILE__, __LINE__,
-      fmt::format("all steps are made, but the last validation loss, after step {}, is not finite: the "
-                  "model is of no use on data.validation = {}. The checkpoint is kept, for `megalith evaluate` with "
-                  "precision.compute=fp32, which has the widest range; else train again with a lower "
-                  "optimizer.learning_rate",
-                  state_.progress.step, config_.data.validation));
+      fmt::format(
+          "all steps are complete, but the last validation loss, after step {}, is not finite: the model is useless on "
+          "data.validation = {}. The checkpoint is kept, for `megalith evaluate` with precision.compute=fp32, which "
+          "has the widest range; otherwise train again with a lower optimizer.learning_rate",
+          state_.progress.step, config_.data.validation));
 }
 
 int Run::end(Act how) const {
@@ -210,7 +210,8 @@ int Run::end(Act how) const {
     text += fmt::format("; stopped after train.minutes = {:g}, before step {}; run the same command to continue",
                         config_.train.minutes, config_.train.steps);
   if (how == Act::end_nothing_to_do)
-    text += "; nothing to do: all steps were made before. Raise train.steps to continue, or set another run.output";
+    text +=
+        "; nothing to do: all steps were already complete. Raise train.steps to continue, or set another run.output";
   log_info("{}", text);
   return 0;
 }

@@ -23,8 +23,8 @@ namespace megalith {
 
 class Run {
  public:
-  // Collective. Throws everything wrong with the config, data or machine as a JobError on all ranks. `session` must
-  // outlive it. The forecast is for a trace (step_profiler.h).
+  // Collective. Any error in config, data or machine is a JobError on all ranks. `session` must outlive it. The
+  // forecast is for a trace (step_profiler.h).
   Run(Config config, const Session& session, const Forecast& forecast = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -44,7 +44,7 @@ class Run {
   struct Load {
     double flops = 0;         // a step, all ranks
     MemorySizes memory{};     // fullest rank
-    ProcessMemory process{};  // beside `memory`; empty on GPUs
+    ProcessMemory process{};  // in addition to `memory`; empty on GPUs
   };
 
   // These make the members, in their order.
@@ -62,7 +62,7 @@ class Run {
   policy::Event report();
   policy::Event check_preemption();
   policy::Event evaluate();
-  std::optional<double> held_out_loss();  // nothing if a signal cuts the evaluation short
+  std::optional<double> held_out_loss();  // nullopt if a signal cuts the evaluation short
   void warn_of_validation() const;
   void sample();
   void prepare_save();

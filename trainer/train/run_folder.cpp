@@ -42,7 +42,7 @@ void keep_config(const Config& config) {
   const std::string name = config.run.output + "/config", path = name + ".toml", text = config_to_keep(config);
   if (std::filesystem::exists(path))
     if (const std::string there = read_file(path); there != text && !is_generated(there))
-      log_info("{} was written by hand and is now {}; the resolved config of the run takes its place", path,
+      log_info("{} was written by hand and is now {}; the resolved config of the run replaces it", path,
                keep_as_earlier(name, ".toml"));
   write_file(path, text, {.replace = true});
 }
@@ -60,7 +60,7 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   make_folders(partial, "choose another folder with run.output=DIR");
   tokenizer.save(partial);
   if (std::filesystem::exists(folder))
-    log_info("{} held another tokenizer, which is now {}", folder, keep_as_earlier(folder, ""));
+    log_info("{} was another tokenizer, which is now {}", folder, keep_as_earlier(folder, ""));
   move_file(partial, folder);
 }
 
@@ -75,7 +75,7 @@ void keep_chat_template(const Config& config) {
   }
 }
 
-// Keeps what the base's folder says of how texts are made, which `megalith generate` and an export look for.
+// Keeps the settings for generating texts in the base's folder, for `megalith generate` and exports.
 void keep_generation_config(const Config& config) {
   const std::string &base = config.checkpoint.init_from, kept = config.run.output + "/" + generation_config_file;
   std::error_code absent;
@@ -122,7 +122,7 @@ void RunFolder::restore() {
   const auto lock_again = [](std::optional<FolderLock>& lock, const std::string& key, const std::string& folder) {
     if (!lock || lock->holds()) return;
     lock_folder(lock, key, folder);
-    log_warning("{} or its lock was removed under this run and is locked again", folder);
+    log_warning("{} or its lock was removed during this run and is locked again", folder);
   };
   lock_again(output_, "run.output", config_.run.output);
   lock_again(checkpoints_, "checkpoint.directory", config_.checkpoint.directory);
@@ -132,10 +132,10 @@ void RunFolder::restore() {
     if (!std::filesystem::exists(config_.run.output + "/config.toml", absent)) keep_config(config_);
     if (const std::string kept = run_tokenizer(config_); tokenizer_ && !std::filesystem::exists(kept, absent)) {
       keep_tokenizer(kept, *tokenizer_);
-      log_warning("{} was removed under this run and is restored", kept);
+      log_warning("{} was removed during this run and is restored", kept);
     }
   } catch (const Error& e) {  // the next save tries again
-    log_warning("cannot restore what was removed under this run: {}", e.what());
+    log_warning("cannot restore files that were removed during this run: {}", e.what());
   }
 }
 

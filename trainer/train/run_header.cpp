@@ -30,13 +30,13 @@ void log_data(const Config& config, const Inputs& inputs) {
     if (found.begins == 0)
       log_warning(
           "data.isolate_documents = true finds no documents there: token {} (data.end_of_text) does not occur, and no "
-          "index says where documents end",
+          "index has their ends",
           config.data.end_of_text);
   }
   if (inputs.trained_on_held_out)
     log_warning(
         "data.train has files of data.validation, as data.allow_overlap permits: validation losses are on training "
-        "data and say nothing about other text");
+        "data and tell nothing about other text");
 }
 
 void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads) {
@@ -67,8 +67,8 @@ void log_run_header(const Config& config, const Session& session, const RankCont
   if (!work.layout.warning.empty()) log_warning("{}", work.layout.warning);
   if (plan.batch.idle() > 0)
     log_warning(
-        "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
-        "of the work is on masked sequences",
+        "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % of the "
+        "FLOPs are for masked sequences",
         plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
         100 * plan.batch.idle());
 }

@@ -1,4 +1,4 @@
-// These functions write the log of a run before its first step.
+// Writes the log of a run before its first step.
 #pragma once
 
 #include "trainer/job/rank_context.h"
@@ -10,7 +10,7 @@ namespace megalith {
 // Logs the program, the model, the layout and the devices.
 void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads);
 
-// Logs the data, the held-out data if any, what is in them twice, and with isolated documents their number.
+// Logs the data, the validation set if any, files that occur twice, and with isolated documents their number.
 void log_data(const Config& config, const Inputs& inputs);
 
 // Logs the planned memory of the fullest rank and its process.

@@ -16,7 +16,7 @@ namespace megalith {
 
 namespace {
 
-// Collective. Returns make() of this rank once it has returned on all ranks.
+// Collective. Returns make() of this rank after it has returned on all ranks.
 template <class Make>
 auto made_together(const Session& session, const Make& make) {
   decltype(make()) made;

@@ -12,7 +12,7 @@ namespace megalith {
 
 namespace {
 
-// Returns which draws a text is made of.
+// Returns the number that selects the draws of a text.
 uint64_t draws_of(const std::string& prompt, int64_t step) {
   uint64_t draws = mix(static_cast<uint64_t>(step) + 1);
   for (const char byte : prompt) draws = mix(draws + static_cast<uint8_t>(byte) + 1);
@@ -25,10 +25,10 @@ TextSampler::TextSampler(const Config& config, const Session& session, const Tok
     : config_(config), session_(session), tokenizer_(tokenizer) {
   if (config.train.sample_every == 0) return;
   together(session, [&] {
-    CHECK(tokenizer,
-          "train.sample_every = {} writes texts, and there is no tokenizer; name its folder in "
-          "data.tokenizer, or set 0",
-          config.train.sample_every);
+    CHECK(
+        tokenizer,
+        "train.sample_every = {} writes texts, but there is no tokenizer; name its folder in data.tokenizer, or set 0",
+        config.train.sample_every);
     if (session.rank() == 0) prompts_ = sample_prompts(config.train);
   });
   prompts_ = from_cbor(session.broadcast_text(to_cbor(prompts_))).get<std::vector<std::string>>();

@@ -1,4 +1,4 @@
-// The texts that a run writes while it trains (train.sample_every), with the trainer's own weights in the layout of the
+// The texts that a run writes during training (train.sample_every), with the trainer's own weights in the layout of the
 // training.
 #pragma once
 
@@ -15,13 +15,13 @@ namespace megalith {
 
 struct SampledText {
   std::string prompt, text;
-  bool finite = true;  // else the text ends where logits were not finite
+  bool finite = true;  // false: the text ends where logits were not finite
 };
 
 class TextSampler {
  public:
-  // Collective; the arguments must outlive it. The tokenizer may be null where train.sample_every is 0. JobError: there
-  // is none otherwise, a prompt's file cannot be read.
+  // Collective; the arguments must outlive it. The tokenizer may be null if train.sample_every is 0. JobError: it is
+  // null otherwise, or a file of prompts cannot be read.
   TextSampler(const Config& config, const Session& session, const Tokenizer* tokenizer);
 
   // Collective. Returns, on rank 0, a text for each prompt after `step` steps: a pure function of weights, train.seed,

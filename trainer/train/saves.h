@@ -1,4 +1,4 @@
-// Writes the checkpoints of a run as its policy (policy.h) says, logs them, and reports their times to Preemption.
+// Writes the checkpoints of a run for its policy (policy.h), logs them, and reports their times to Preemption.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ class Saves {
   // Returns the minutes since the last save, successful or not, or begin().
   double minutes_since_save() const { return minutes_since(tried_); }
 
-  // These are the policy's actions of the same names. All are collective.
+  // The policy's actions of the same names. All are collective.
   policy::Event save(const Progress& progress, bool prune);
   policy::Event begin_save(const Progress& progress, bool prune);
   std::optional<policy::Event> advance() { return asynchronously(&Checkpointer::go_on); }
@@ -55,7 +55,7 @@ class Saves {
     std::string why;
     double minutes = 0;  // since a successful save, by the first rank's clock
   };
-  Failure failure_;  // last
+  Failure failure_;  // the last failure
 };
 
 }  // namespace megalith

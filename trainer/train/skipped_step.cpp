@@ -30,7 +30,7 @@ std::string why_skipped(const Config& config, const StepScalars& scalars) {
   if (scalars.decision == Decision::overflow)
     return fmt::format("the gradient overflows at a loss scale of {}; the next step's is {}", scalars.loss_scale,
                        scalars.next_loss_scale);
-  if (scalars.decision == Decision::nothing) return "no token of it counts in the loss";
+  if (scalars.decision == Decision::nothing) return "none of its tokens counts in the loss";
   const std::string from = scalars.bad_unit ? fmt::format("; the gradient is not finite from {} back",
                                                           unit_name(config.model, *scalars.bad_unit))
                                             : "; every unit's gradient is finite";
@@ -97,8 +97,8 @@ std::string remedy_of(const Config& config, Decision decision, int64_t step) {
            "optimizer.learning_rate, with checkpoint.allow_changes=true";
   return fmt::format(
       "Lower optimizer.learning_rate (it was {}) or set optimizer.gradient_clip, with checkpoint.allow_changes=true, "
-      "which changes need; or inspect the samples that the log names. `megalith replay {} --step {}` names the first "
-      "op whose output is not finite. train.max_bad_steps is how many steps in a row may be skipped",
+      "which changes need; or inspect the samples in the log. `megalith replay {} --step {}` finds the first op whose "
+      "output is not finite. train.max_bad_steps is the maximum number of steps skipped in a row",
       config.optimizer.learning_rate, config.run.output, step);
 }
 

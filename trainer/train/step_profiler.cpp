@@ -39,7 +39,7 @@ std::vector<Span> spans_of(const std::string& text) {
   return spans;
 }
 
-// Repeats the forecast for each measured step, from the step's begin or the end of the forecast before.
+// Repeats the forecast for each measured step, from the step's beginning or the end of the previous forecast.
 std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const std::vector<Span>& made) {
   double length = 0;
   for (const TraceProcess& process : of_a_step)
@@ -60,7 +60,7 @@ std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const st
   return of_a_step;
 }
 
-// Returns what all processes have of the GPU's memory.
+// Returns the GPU's memory in use by all processes.
 double device_bytes() {
   const device::Properties gpu = device::properties();
   return static_cast<double>(gpu.memory - gpu.free);
@@ -170,7 +170,7 @@ Measured StepProfiler::report(int64_t step, const StepScalars& scalars) {
 
 double StepProfiler::between(Account account, const std::function<void()>& work) {
   work();
-  if (!ends_.empty()) return begun_;  // the GPU was in a step meanwhile, and its time counts
+  if (!ends_.empty()) return begun_;  // the GPU was in a step meanwhile, whose time counts
   const double end = on_gpu() ? set_device_time() : clock_.begin_step();
   at(between_, account) += end - begun_;
   return begun_ = end;
@@ -215,10 +215,9 @@ double StepProfiler::write_trace() {
     log_warning("no trace of steps {}: {}", config_.train.trace_steps, trouble);
   else
     log_info("trace of steps {}: {}{}; open it with ui.perfetto.dev", config_.train.trace_steps, path,
-             !predicted_.empty()
-                 ? ", with the plan's prediction"
-                 : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
-                   "profile of this one)");
+             !predicted_.empty() ? ", with the plan's prediction"
+                                 : ", without a prediction: hardware.profile is empty (`megalith measure` writes a "
+                                   "profile of this machine)");
   return begun_ = on_gpu() ? set_device_time() : clock_.begin_step();
 }
 

@@ -1,12 +1,12 @@
 // Profiles a run's steps: the breakdown of each step's time (step/account.h), averaged over the ranks, the slowest rank
 // and the memory, a summary at the end, and a trace file of train.trace_steps.
 //
-// In the cuda world a step has ended when the GPU has: the host runs ahead, and where it fills the GPU's launch queue
-// it reads a step's scalars almost a step late.
+// In the cuda world a step ends on the GPU, after the host: the host runs ahead, and once the GPU's launch queue is
+// full it reads a step's scalars almost a step late.
 //
-// The cpu world profiles every step, and the ranks' statistics travel with the step's scalars. The cuda world, where
-// profiling costs time, does so for every measured_every-th step and those that are traced, and exchanges the
-// breakdowns when the step is reported.
+// The cpu world profiles every step, and the ranks' statistics are sent with the step's scalars. In the cuda world
+// profiling costs time, so it covers every measured_every-th step and traced ones, and the breakdowns are exchanged
+// when the step is reported.
 #pragma once
 
 #include <deque>
@@ -36,7 +36,7 @@ class StepProfiler {
   // All calls are collective. start(), write_trace() and between() return the time by StepClock::host_now() at which
   // the next step begins.
   double start(int64_t completed);
-  // Returns this rank's statistics of the step under way.
+  // Returns this rank's statistics of the current step.
   HostStats stats();
   void begin_launch(int64_t step);
   void end_launch(int64_t step);
@@ -45,8 +45,8 @@ class StepProfiler {
   // Returns whether the trace is complete and must be written.
   bool trace_is_over(int64_t step) const { return tracing_ && step == traced_->last; }
   double write_trace();
-  // Does `work` between two steps. All time since the first counts as `account` of the second, unless a GPU has a step
-  // in flight, beside which the work is done.
+  // Does `work` between two steps. All time since the first step counts as `account` of the second, unless a GPU has a
+  // step in flight that overlaps with the work.
   double between(Account account, const std::function<void()>& work);
   // Writes an unfinished trace and logs the summary.
   void finish();
@@ -61,7 +61,7 @@ class StepProfiler {
     return !on_gpu() || traces(step) || (step % measured_every == 0 && !traces(step + 1));
   }
   void begin_trace();
-  // Host seconds from here on are those that pass between events of the stream. Requires that it has nothing to do.
+  // Returns host seconds that correspond to the time of events in the stream from here on. The stream must be idle.
   double set_device_time();
 
   const Config& config_;
@@ -72,8 +72,8 @@ class StepProfiler {
   std::vector<TraceProcess> predicted_;  // one step
   bool tracing_ = false;
   double begun_ = 0;  // host's seconds at which the step, or the work before it, began
-  // A GPU's time goes by an event that has passed and the host's seconds at which it did; `ends_` has an event for the
-  // end of each step that is not reported yet.
+  // A GPU's time is relative to an event that has passed and the host's seconds at that time; `ends_` has an event for
+  // the end of each step that is not reported yet.
   device::OwnedEvent reference_;
   double reference_at_ = 0;
   std::deque<device::OwnedEvent> ends_;

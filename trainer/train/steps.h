@@ -31,7 +31,7 @@ class Steps {
   int64_t last_step() const { return last_.number; }
   const StepScalars& last_scalars() const { return *last_.scalars; }
 
-  // These are about the last reported step. `progress` counts it; `checkpoint_step` is the newest checkpoint's, or 0.
+  // These report on the last step. `progress` counts it; `checkpoint_step` is the newest checkpoint's, or 0.
   void log_overflow(const Progress& progress) const;
   void log_nothing(const Progress& progress) const;
   void log_bad_step(const Progress& progress) const;  // collective, like keep_bad_step()
@@ -39,7 +39,7 @@ class Steps {
 
  private:
   struct StepInFlight {
-    int64_t number = 0;  // from 1
+    int64_t number = 0;  // counts from 1
     int64_t first_sequence = 0;
     Stream::Ticket ticket = 0;
     std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();

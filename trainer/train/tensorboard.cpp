@@ -40,7 +40,7 @@ std::string bytes_field(uint64_t field, std::string_view value) {
   return key(field, wire_bytes) + varint(value.size()) + std::string(value);
 }
 
-// These are fields of event.proto and summary.proto.
+// Fields of event.proto and summary.proto.
 enum Event : uint64_t { wall_time_field = 1, step_field = 2, file_version = 3, summary = 5, session_log = 7 };
 enum Summary : uint64_t { value_field = 1 };
 enum SummaryValue : uint64_t { tag_field = 1, simple_value = 2 };

@@ -1,4 +1,4 @@
-// Writes what a run measures as TensorBoard's event files: TFRecords, each an Event message in protobuf's wire format.
+// Writes a run's measurements as TensorBoard's event files: TFRecords, each an Event message in protobuf's wire format.
 // Sources: tensorflow/core/lib/io/record_writer.h (record: length, masked CRC32C of it, data, masked CRC32C of that),
 // tensorflow/core/lib/hash/crc32c.h (mask), tensorflow/core/util/event.proto and
 // tensorflow/core/framework/summary.proto (fields), RFC 3720 (CRC32C).
@@ -25,7 +25,8 @@ std::string version_event(double wall_time);  // begins a file
 std::string start_event(double wall_time, int64_t step);
 std::string scalars_event(double wall_time, int64_t step, const std::vector<std::pair<std::string, double>>& values);
 
-// The event file of one start of a run has the keys of metrics.jsonl as tags, or KEY/NAME for the numbers of an object.
+// The event file of one start of a run. Its tags are the keys of metrics.jsonl, or KEY/NAME for the numbers of an
+// object.
 class EventFile {
  public:
   // Begins a file in `folder`. TensorBoard then shows only steps up to `completed` from earlier files.

@@ -87,7 +87,7 @@ void WholeTensor::add(int rank, std::span<const TensorShard> shards, std::span<c
       }
     values = values.subspan(static_cast<size_t>(shard.numel()));
   }
-  CHECK(values.empty(), "{}: {} values of rank {} belong to no shard", whole_.name, values.size(), rank);
+  CHECK(values.empty(), "{}: {} values of rank {} are in no shard", whole_.name, values.size(), rank);
 }
 
 void WholeTensor::append_shard(std::vector<float>& values, const TensorShard& shard) const {

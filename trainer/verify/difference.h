@@ -23,24 +23,24 @@ struct ComparedTensor {
 
 // Returns the initial weights.
 std::vector<ComparedTensor> tensors_before(const Config& config);
-// Returns the tensors of each step by Observer's names (stage.h): embedding, h.0, ..., loss (by row), mean loss,
-// d h.N, ..., d embedding; the gradients "d NAME" of what is trained, from last to first; the norm before clipping; the
+// Returns the tensors of each step by Observer's names (stage.h): embedding, h.0, ..., loss (by row), mean loss, d h.N,
+// ..., d embedding; the gradients "d NAME" of trained parameters, from last to first; the norm before clipping; the
 // weights.
 std::vector<ComparedTensor> tensors_of_step(const Config& config);
 
-// Returns the largest |a - b| / max |a| that passes. Initial weights must be equal.
-//   fp32: activations and losses 1e-5, gradients 1e-4, weights 1e-3, as the project promises for any two layouts.
-//   bf16, fp16: in units in the last place, 2^-7 and 2^-10: activations 8, losses (computed in f32) 1, gradients 16,
-//         since the residual is rounded twice a layer. Measured with 4 layers of 256 in bf16: 2, 0.13 and 1.7 units.
-// Weights have 1e-3, in bf16 one unit more, and the allowance of UncertainUpdate. `type` is the compared tensor's.
+// Returns the largest |a - b| / max |a| that passes. Initial weights must be equal. fp32: activations and losses 1e-5,
+// gradients 1e-4, weights 1e-3, as the project promises for any two layouts. bf16, fp16: in units in the last place,
+// 2^-7 and 2^-10: activations 8, losses (computed in f32) 1, gradients 16, since the residual is rounded twice a layer.
+// Measured with 4 layers of 256 in bf16: 2, 0.13 and 1.7 units. Weights have 1e-3, in bf16 one unit more, plus the
+// allowance of UncertainUpdate. `type` is that of the compared tensor.
 double tolerance_of(TensorKind kind, ComputeType type);
 
-// A WholeTensor is gathered from the shards of several ranks.
+// A whole tensor, gathered from the shards of several ranks.
 class WholeTensor {
  public:
   WholeTensor(std::string name, std::vector<int64_t> shape);
 
-  // Adds the shards of `rank`; `values` has their elements one after the other.
+  // Adds the shards of `rank`; `values` has their elements in order.
   void add(int rank, std::span<const TensorShard> shards, std::span<const float> values);
 
   // Returns an error if no rank holds an element, or two ranks hold different bits of it.
@@ -70,7 +70,7 @@ class UncertainUpdate {
   double uncertainty_ = 0;
 };
 
-// Difference is about the element with the largest ratio of difference to tolerance.
+// The element with the largest ratio of difference to tolerance.
 struct Difference {
   int64_t at = 0;        // index in the flattened tensor
   double a = 0, b = 0;   // values at `at`

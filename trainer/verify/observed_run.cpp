@@ -59,7 +59,7 @@ void ObservedRun::start() {
     const int64_t C = seen.cols();
     record(flat_shard(name, {rows, C}, {first_row * C, first_row * C + seen.numel()}), seen);
   });
-  if (config().optimizer.algorithm == Algorithm::muon)  // it makes directions of them, where they are
+  if (config().optimizer.algorithm == Algorithm::muon)  // Muon replaces them by directions
     work_.trainer->stage().follow([this](const Instruction* i) {
       if (i != nullptr && i->op == Instruction::Op::decide) record_gradients();
     });

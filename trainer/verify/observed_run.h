@@ -1,5 +1,5 @@
-// An ObservedRun records the tensors of each step (tensors_of_step in difference.h) as this rank's shards in f32. It
-// writes nothing to disk.
+// Records the tensors of each step (tensors_of_step in difference.h) as this rank's shards in f32. It writes nothing to
+// disk.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace megalith {
 
-// Recorded has this rank's shards of a tensor in one step.
+// This rank's shards of a tensor in one step.
 struct Recorded {
   std::vector<TensorShard> shards;
   std::vector<float> values;  // shard after shard
@@ -21,7 +21,7 @@ struct Recorded {
 
 // Adds 1 to the middle element of a tensor before it is recorded.
 struct Fault {
-  int64_t step = -1;  // 0: the initial weights; -1: none
+  int64_t step = -1;  // 0: the initial weights; -1: no fault
   std::string name;
 };
 
@@ -31,23 +31,23 @@ class ObservedRun {
   ObservedRun(const Config& config, const Session& session, Fault fault)
       : work_(config, session), fault_(std::move(fault)) {}
 
-  // Collective. Makes and records the initial weights. The workplace must have been rehearsed, so that both runs are
+  // Collective. Makes and records the initial weights. The context must have been rehearsed, so that both runs are
   // known to fit before either allocates memory.
   void start();
 
   RankContext& work() { return work_; }
   const Config& config() const { return work_.layout.config; }
 
-  // Makes step `step`, counted from 1, on `data` or, if that is null, on made-up tokens.
+  // Runs step `step`, counted from 1, on `data` or, if that is null, on made-up tokens.
   void step(int64_t step, const Loader* data);
 
-  // Returns this rank's shards of a tensor recorded since the step before.
+  // Returns this rank's shards of a tensor recorded since the previous step.
   const std::vector<TensorShard>& shards(const std::string& name) { return recorded_[name].shards; }
-  // Returns and forgets them with their values.
+  // Returns them with their values, and drops them.
   Recorded take(const std::string& name);
 
   // Replaces the weights recorded last. Gathered copies of the old ones stay stale, so that a layout that uses them
-  // after the update is found.
+  // after the update is detected.
   void set_weights(const std::string& name, std::span<const float> values);
   void weights_set();
 

@@ -41,7 +41,7 @@ Fault parse_fault(const std::string& text, const VerifyOptions& options, const C
           "--inject {}: the step is a number from 0 to {}", text, options.steps);
   }
   CHECK(has(fault.step == 0 ? tensors_before(config) : tensors_of_step(config), fault.name),
-        "--inject {}: no tensor of step {} has this name; write it as the table does", text, fault.step);
+        "--inject {}: no tensor of step {} has this name; write it as in the table", text, fault.step);
   return fault;
 }
 
@@ -236,12 +236,12 @@ class Report {
       if (all_ || step == 1 || t == worst || t == first) line(step, tensors[t], findings[t]);
   }
 
-  // Prints the verdict and returns whether nothing exceeds its tolerance.
+  // Prints the verdict and returns whether no tensor exceeds its tolerance.
   bool finish(int64_t steps) const {
     if (equal_)
       print("all are equal: {} in {}\n", counted(compared_, "comparison"), counted(steps, "step"));
     else if (first_.empty())
-      print("no tensor exceeds its tolerance: {} in {}; nearest to it is {}\n", counted(compared_, "comparison"),
+      print("no tensor exceeds its tolerance: {} in {}; the nearest is {}\n", counted(compared_, "comparison"),
             counted(steps, "step"), nearest_text_);
     else
       print("first difference beyond its tolerance: {}\n{} of {} comparisons exceed theirs\n", first_, exceeding_,
@@ -300,9 +300,9 @@ void check_against(const std::vector<std::string>& against) {
     bool layout = key == "batch.microbatch_size" || key == "run.device" || key == "communication.backend";
     for (const char* section : {"parallel.", "memory.", "precision."}) layout = layout || key.starts_with(section);
     CHECK(layout,
-          "--against {}: {} changes what is computed, not how; verify compares layouts of one run, which differ in "
-          "parallel.*, memory.*, precision.*, batch.microbatch_size, run.device or communication.backend. Before "
-          "--against, a key holds for both",
+          "--against {}: {} changes the results of a step, not only their computation; verify compares layouts of one "
+          "run, which differ in parallel.*, memory.*, precision.*, batch.microbatch_size, run.device or "
+          "communication.backend. A key before --against applies to both",
           text, key);
   }
 }

@@ -2,15 +2,15 @@
 // difference.h.
 //
 // After each comparison the second layout takes the weights of the first, but keeps its moments. Otherwise the
-// optimizer would amplify rounding errors (see UncertainUpdate), and from the second step on a small difference would
-// mean nothing.
+// optimizer would amplify rounding errors (see UncertainUpdate), and after the first step small differences would have
+// no meaning.
 //
 // The batches come from data.train or, if that is empty, are made up; the weights come from checkpoint.init_from or
 // train.seed. Nothing is written to disk.
 //
 // A rank holds both layouts and, in f32, the weights, gradients and 2 L + 3 residuals of its rows under both. The
-// tensors to compare are dealt out among the ranks, which hold one whole tensor of each layout at a time and 8 bytes
-// for each element of their parameters.
+// tensors to compare are divided among the ranks, which hold one whole tensor of each layout at a time and 8 bytes for
+// each element of their parameters.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ struct VerifyOptions {
 };
 
 // Throws an error for keys other than parallel.*, memory.*, precision.*, batch.microbatch_size, run.device and
-// communication.backend, which change what a step computes.
+// communication.backend, which change the results of a step.
 void check_against(const std::vector<std::string>& against);
 
 // Collective. Prints on rank 0 and returns whether everything is within its tolerance. JobError: wrong input.
