@@ -15,9 +15,9 @@
 #include "trainer/machine/console.h"
 #include "trainer/machine/machine.h"
 #include "trainer/machine/terminal.h"
-#include "trainer/session/alone.h"
 #include "trainer/session/open_session.h"
 #include "trainer/session/signal_watch.h"
+#include "trainer/session/single_rank.h"
 
 namespace megalith {
 namespace {
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     }
     megalith::check_stack();
     if (!line.communication().rendezvous.empty()) starting.reset();
-    session = line.starts_ranks() ? std::make_unique<megalith::Alone>()
+    session = line.starts_ranks() ? std::make_unique<megalith::SingleRank>()
                                   : megalith::open_session(line.communication(), &argc, &argv);
     if (!line.handles_signals()) starting.reset();
   } catch (const std::exception& e) {

@@ -20,7 +20,7 @@ struct LearnedTemplate {
   ChatTemplate chat;
   // Why it renders prompts as the template in Jinja does, but not the whole conversations that training takes; "": it
   // renders both.
-  std::string prompts_alone;
+  std::string prompts_only;
 };
 
 // Returns the template that renders as a given one in Jinja does. Its parts are read off conversations that the Jinja

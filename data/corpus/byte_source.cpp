@@ -225,18 +225,18 @@ class WithHead final : public ByteSource {
   size_t read(char* out, size_t most) override {
     if (at_ == head_.size()) return rest_->read(out, most);
     const size_t n = head_.copy(out, most, at_);
-    go_on(n);
+    advance(n);
     return n;
   }
   void skip(int64_t bytes) override {
     const auto n = std::min(bytes, static_cast<int64_t>(head_.size() - at_));
-    go_on(static_cast<size_t>(n));
+    advance(static_cast<size_t>(n));
     if (bytes > n) rest_->skip(bytes - n);
   }
   int64_t consumed() const override { return rest_->consumed(); }
 
  private:
-  void go_on(size_t bytes) {
+  void advance(size_t bytes) {
     at_ += bytes;
     if (at_ < head_.size()) return;
     head_ = {};  // frees it: it may be long

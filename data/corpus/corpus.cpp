@@ -74,13 +74,13 @@ class Survey {
 
 }  // namespace
 
-Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, HoldOut::Rule rule,
+Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, ValidationSplit::Rule rule,
                      DocumentSizes sizes) {
   Corpus corpus{.inputs = std::move(inputs),
                 .separator = options.separator,
                 .field = options.field,
                 .conversations = options.conversations,
-                .held_out = HoldOut(rule, options.held_out_fraction),
+                .split = ValidationSplit(rule, options.validation_fraction),
                 .sizes = std::move(sizes),
                 .open = {}};
   corpus.open = [inputs = corpus.inputs](int64_t i) { return open_bytes(inputs[static_cast<size_t>(i)]); };
@@ -89,14 +89,16 @@ Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs
 
 Corpus open_corpus(const CorpusOptions& options) {
   CHECK(!options.texts.empty(), "no text to prepare; name at least one file");
-  CHECK(options.held_out_fraction >= 0 && options.held_out_fraction < 1,
+  CHECK(options.validation_fraction >= 0 && options.validation_fraction < 1,
         "a validation fraction of {}; it must be at least 0 and below 1, as 0.1 for a tenth",
-        options.held_out_fraction);
+        options.validation_fraction);
   std::vector<TextInput> inputs = find_texts(options.texts, options.pipes_are_json);
-  if (options.held_out_fraction == 0) return reopen_corpus(options, std::move(inputs), HoldOut::Rule::nothing, {});
-  if (options.conversations) return reopen_corpus(options, std::move(inputs), HoldOut::Rule::documents, {});
+  if (options.validation_fraction == 0)
+    return reopen_corpus(options, std::move(inputs), ValidationSplit::Rule::nothing, {});
+  if (options.conversations) return reopen_corpus(options, std::move(inputs), ValidationSplit::Rule::documents, {});
 
-  Survey survey(options.separator, static_cast<int64_t>(HoldOut::fewest_drawn / options.held_out_fraction) + 1);
+  Survey survey(options.separator,
+                static_cast<int64_t>(ValidationSplit::fewest_drawn / options.validation_fraction) + 1);
   bool is_known = true;
   auto replayed = std::make_shared<std::map<int64_t, std::unique_ptr<ByteSource>>>();
   std::string chunk(256 << 10, '\0');
@@ -121,8 +123,9 @@ Corpus open_corpus(const CorpusOptions& options) {
     }
   }
   const bool few = is_known && !survey.has_enough();
-  Corpus corpus = reopen_corpus(options, std::move(inputs), few ? HoldOut::Rule::ends : HoldOut::Rule::documents,
-                                few ? survey.sizes() : DocumentSizes());
+  Corpus corpus =
+      reopen_corpus(options, std::move(inputs), few ? ValidationSplit::Rule::ends : ValidationSplit::Rule::documents,
+                    few ? survey.sizes() : DocumentSizes());
   corpus.open = [inputs = corpus.inputs, replayed](int64_t i) {
     if (const auto begun = replayed->find(i); begun != replayed->end()) return std::move(begun->second);
     return open_bytes(inputs[static_cast<size_t>(i)]);

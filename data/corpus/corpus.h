@@ -16,7 +16,7 @@ struct CorpusOptions {
   std::optional<ConversationFields> conversations =
       {};  // instead of texts; the validation set then holds whole conversations, however few
   bool pipes_are_json = false;
-  double held_out_fraction = 0.01;  // at least 0, below 1
+  double validation_fraction = 0.01;  // at least 0, below 1
 };
 
 // Reads the texts until it knows whether they have many documents or few, which decides how the validation set is
@@ -25,7 +25,7 @@ struct CorpusOptions {
 Corpus open_corpus(const CorpusOptions& options);
 
 // Opens a corpus again with the results of an earlier open_corpus.
-Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, HoldOut::Rule rule,
+Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, ValidationSplit::Rule rule,
                      DocumentSizes sizes);
 
 }  // namespace megalith

@@ -141,9 +141,9 @@ void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
   if (batch.kind == TextBatch::Kind::json_lines) return lines_of(batch, give);
   const std::string_view text = batch.text, separator = corpus_.separator;
   if (batch.kind == TextBatch::Kind::part) {
-    const bool is_end = batch.begin.held_out && corpus_.held_out.rule() == HoldOut::Rule::ends;
+    const bool is_end = batch.begin.for_validation && corpus_.split.rule() == ValidationSplit::Rule::ends;
     give({.text = text,
-          .held_out = batch.begin.held_out,
+          .for_validation = batch.begin.for_validation,
           .is_whole = false,
           .is_first = !batch.begin.in_document || (is_end && !batch.begin.in_end),
           .is_last = batch.is_last,
@@ -155,7 +155,9 @@ void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
     if (end > begin)
       give_whole(text.substr(begin, end - begin), [&](const Document& document) {
         const auto offset = static_cast<int64_t>(document.text.data() - text.data());
-        give({.text = document.text, .held_out = document.held_out, .bad = fault_of(document.text, batch, offset)});
+        give({.text = document.text,
+              .for_validation = document.for_validation,
+              .bad = fault_of(document.text, batch, offset)});
       });
     begin = end + std::max<size_t>(separator.size(), 1);
   }
@@ -192,11 +194,11 @@ void DocumentReader::give_conversation(std::string_view line, const std::string&
   if (!bad.empty()) return give({.text = line, .bad = fmt::format("{} is {}", where, bad)});
   std::string text;
   for (const ChatMessage& message : messages) text += message.role + "\n" + message.content + "\n";
-  const HoldOut& held_out = corpus_.held_out;
+  const ValidationSplit& split = corpus_.split;
   give({.text = text,
         .messages = messages,
         .where = where,
-        .held_out = held_out.rule() == HoldOut::Rule::documents && held_out.draws(text)});
+        .for_validation = split.rule() == ValidationSplit::Rule::documents && split.draws(text)});
 }
 
 std::string DocumentReader::fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const {
@@ -216,14 +218,14 @@ std::string DocumentReader::fault_of(std::string_view text, const TextBatch& bat
 }
 
 void DocumentReader::give_whole(std::string_view text, const Give& give) const {
-  const HoldOut& held_out = corpus_.held_out;
-  if (held_out.rule() != HoldOut::Rule::ends) {
-    give({.text = text, .held_out = held_out.rule() == HoldOut::Rule::documents && held_out.draws(text)});
+  const ValidationSplit& split = corpus_.split;
+  if (split.rule() != ValidationSplit::Rule::ends) {
+    give({.text = text, .for_validation = split.rule() == ValidationSplit::Rule::documents && split.draws(text)});
     return;
   }
-  const auto split = static_cast<size_t>(held_out.split_of(text));
-  give({.text = text.substr(0, split)});
-  if (split < text.size()) give({.text = text.substr(split), .held_out = true});
+  const auto begin = static_cast<size_t>(split.split_of(text));
+  give({.text = text.substr(0, begin)});
+  if (begin < text.size()) give({.text = text.substr(begin), .for_validation = true});
 }
 
 }  // namespace megalith

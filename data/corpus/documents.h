@@ -26,7 +26,7 @@ struct Document {
   std::string_view text;                       // valid during the call
   std::span<const ChatMessage> messages = {};  // valid during the call
   std::string_view where = {};                 // of a conversation: its file and line, for messages
-  bool held_out = false;
+  bool for_validation = false;
   bool is_whole = true;                  // else a part; the parts of a document follow one another
   bool is_first = true, is_last = true;  // among the document's parts
   std::string bad = {};                  // why the document is bad; if set, text must not be used

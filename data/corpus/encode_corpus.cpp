@@ -52,13 +52,13 @@ class BatchEncoder {
           encoded.ids.insert(encoded.ids.end(), beginning_.begin(), beginning_.end());
           encoder_->encode(document.text, encoded.ids);
         } else {
-          encoder_->go_on(document.text, encoded.ids);
+          encoder_->encode_rest(document.text, encoded.ids);
         }
         if (document.is_last) encoded.ids.insert(encoded.ids.end(), ending_.begin(), ending_.end());
       }
       encoded.documents.push_back({encoded.ids.size(),
                                    static_cast<int64_t>(document.text.size()),
-                                   document.held_out,
+                                   document.for_validation,
                                    document.is_last,
                                    std::move(bad),
                                    {}});
@@ -68,7 +68,7 @@ class BatchEncoder {
 
   void encode_example(const Document& document, EncodedBatch& encoded) {
     EncodedDocument& example = encoded.documents.emplace_back(
-        EncodedDocument{encoded.ids.size(), 0, document.held_out, true, document.bad, {}});
+        EncodedDocument{encoded.ids.size(), 0, document.for_validation, true, document.bad, {}});
     if (example.bad.empty())
       if (const std::string why = why_no_conversation(*chat_template_, document.messages); !why.empty())
         example.bad = fmt::format("{} is not a conversation: {}", document.where, why);
@@ -184,7 +184,7 @@ void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const Prepa
   const SpecialText special(tokenizer);
   TextBatches batches(corpus, options.window_bytes, last_cut_of(tokenizer, special, options.special_texts),
                       files.position().text);
-  const bool can_go_on = corpus.disk_bytes() > 0;
+  const bool is_resumable = corpus.disk_bytes() > 0;
   Clock since_noted;
   int64_t not_noted = 0;
   double wait = options.note_seconds;
@@ -198,7 +198,7 @@ void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const Prepa
         files.write(batch);
         advance(batch.consumed);
         not_noted += batch.text_bytes;
-        if (!can_go_on || not_noted < options.note_bytes || since_noted.seconds() < wait) return;
+        if (!is_resumable || not_noted < options.note_bytes || since_noted.seconds() < wait) return;
         since_noted.restart();
         folder.note(PrepareFolder::position, to_json(files.sync()));
         folder.keep();
@@ -207,7 +207,7 @@ void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const Prepa
         if (options.note_seconds > 0) wait = std::max(options.note_seconds, 20 * since_noted.seconds());
       });
   // Finishing removes files that earlier notes may count.
-  if (can_go_on) folder.note(PrepareFolder::position, to_json(files.sync()));
+  if (is_resumable) folder.note(PrepareFolder::position, to_json(files.sync()));
   files.finish();
 }
 

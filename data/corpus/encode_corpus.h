@@ -21,7 +21,7 @@ namespace megalith {
 struct EncodedDocument {
   size_t end;     // end of its tokens
   int64_t bytes;  // size of its text
-  bool held_out, is_last;
+  bool for_validation, is_last;
   std::string bad;
   ExampleCounts counts = {};  // of a conversation; one that is left out has no tokens, and is not a document
 };
@@ -72,7 +72,7 @@ class TokenFiles {
 
  private:
   void write(const EncodedDocument& document, std::span<const int32_t> ids, std::span<const uint8_t> counts) {
-    TokenShards& shards = document.held_out ? validation_ : train_;
+    TokenShards& shards = document.for_validation ? validation_ : train_;
     if (!document.bad.empty() && !position_.in_bad_document) {
       pass_over(document.bad);
       if (shards.mark().open_bytes > 0) shards.drop_document();

@@ -171,7 +171,7 @@ std::unique_ptr<Tokenizer> same_tokenizer(const PrepareFolder& folder, const Tok
   return load_tokenizer(kept);
 }
 
-PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, HoldOut::Rule held_out) {
+PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, ValidationSplit::Rule rule) {
   const auto part_of = [](const TokenShards& shards) {
     return PrepareReport::Counts{shards.mark().documents, shards.mark().bytes, shards.mark().tokens};
   };
@@ -180,7 +180,7 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
       .validation = part_of(files.validation()),
       .vocab_size = tokenizer.vocab_size(),
       .bytes_per_token = indexed_dataset::bytes_of(indexed_dataset::element_for(tokenizer.vocab_size())),
-      .held_out = held_out,
+      .rule = rule,
       .most_common = {},
       .bad_documents = files.position().bad_documents,
       .first_bad = files.position().first_bad,
@@ -195,7 +195,7 @@ PrepareReport report_of(const TokenFiles& files, const Tokenizer& tokenizer, Hol
     return std::string("; name a text that is not empty");
   };
   CHECK(report.train.documents > 0, "the texts have no document to train on{}", why_none());
-  CHECK(report.held_out != HoldOut::Rule::ends || report.validation.documents > 0,
+  CHECK(report.rule != ValidationSplit::Rule::ends || report.validation.documents > 0,
         "the text has one byte a document: too little for a validation set; give more text, or a validation fraction "
         "of 0");
   return report;
@@ -206,10 +206,10 @@ ChatTemplate template_of(const PrepareOptions& options, const Tokenizer* tokeniz
   TokenUse use;
   use.roles["eos_token"] = end_of_text_name;
   LearnedTemplate learned = named_chat_template(options.examples.chat_template, tokenizer ? tokenizer->use() : use);
-  CHECK(learned.prompts_alone.empty(),
+  CHECK(learned.prompts_only.empty(),
         "--template {}: it writes whole conversations, used in training, differently from prompts: {}. Choose another: "
         "chatml, llama3, mistral, zephyr, plain, or a file (data/conversations/chat_template.h)",
-        options.examples.chat_template, learned.prompts_alone);
+        options.examples.chat_template, learned.prompts_only);
   return std::move(learned.chat);
 }
 
@@ -233,10 +233,10 @@ std::string keep_template(const ChatTemplate& chat, const Tokenizer& tokenizer, 
   return end.is_one_token ? "" : end.text;
 }
 
-// Counts the tokens, notes the result, and moves it to OUT. `can_go_on` is false for pipes, whose contents cannot be
+// Counts the tokens, notes the result, and moves it to OUT. `is_resumable` is false for pipes, whose contents cannot be
 // recognized again.
 void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& tokenizer, nlohmann::json made,
-             bool can_go_on, int threads, PrepareFolder& folder) {
+             bool is_resumable, int threads, PrepareFolder& folder) {
   std::vector<std::string> names{"tokenizer"}, bins;
   for (const TokenShards* shards : {&files.train(), &files.validation()})
     for (const std::string& name : shards->files()) {
@@ -248,7 +248,7 @@ void publish(PrepareReport& report, const TokenFiles& files, const Tokenizer& to
   const bool conversations = report.examples.examples > 0;  // templates consist of special tokens
   if (!conversations) report.special_texts = special_texts_in(counts, tokenizer, report.train.documents);
   if (conversations) names.emplace_back(PrepareFolder::chat_template);
-  if (can_go_on) {
+  if (is_resumable) {
     nlohmann::json all = to_json(Prepared{std::move(made), {names, report}});
     all[largest_ids_key] = largest_ids_in(folder.path(""), names, counts);
     folder.note(prepared_note, all);
@@ -294,7 +294,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
           folder.path(PrepareFolder::position), position.text.input + 1, inputs.size(), folder.path(""));
     tokenizer = same_tokenizer(folder, tokenizer.get(), options.tokenizer);
   } else {
-    folder.note(PrepareFolder::made_of, to_json(PrepareBegun{made, corpus.held_out.rule(), corpus.sizes}));
+    folder.note(PrepareFolder::made_of, to_json(PrepareBegun{made, corpus.split.rule(), corpus.sizes}));
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
                                   [&](int64_t read) { tell("training the tokenizer", read, total); });
@@ -307,7 +307,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   encode_corpus(corpus, *tokenizer, options, chat ? &*chat : nullptr, threads, folder, files, [&](int64_t consumed) {
     if (consumed > told) tell("encoding", told = consumed, total);
   });
-  PrepareReport report = report_of(files, *tokenizer, corpus.held_out.rule());
+  PrepareReport report = report_of(files, *tokenizer, corpus.split.rule());
   report.continued = noted.has_value() && !(position == PreparePosition());
   report.left_out = std::move(left_out);
   if (chat) report.end_of_answer = keep_template(*chat, *tokenizer, folder);

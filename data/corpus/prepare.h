@@ -11,8 +11,8 @@
 //   OUT/chat_template.json                the template
 //
 // With shard_tokens the names are train-00000.bin, train-00001.bin, ... instead. Every document is encoded whole and
-// ends with end_of_text. documents.h and text_batches.h define documents, held_out.h the validation set. A bad document
-// is an Error, unless at most skip_bad are bad: these are left out and counted.
+// ends with end_of_text. documents.h and text_batches.h define documents, validation_split.h the validation set. A bad
+// document is an Error, unless at most skip_bad are bad: these are left out and counted.
 //
 // All cores work, order is kept, and the files depend neither on the number of threads nor on window_bytes. A thread
 // needs about 20 times window_bytes; for a longer JSON line, a multiple of its bytes, as measured: 11 with the
@@ -84,7 +84,7 @@ struct PrepareReport {
   Counts train, validation;
   int32_t vocab_size = 0;
   int bytes_per_token = 0;  // in the .bin: 2 or 4
-  HoldOut::Rule held_out = HoldOut::Rule::nothing;
+  ValidationSplit::Rule rule = ValidationSplit::Rule::nothing;
   std::vector<CommonToken> most_common;  // up to 5
   int64_t bad_documents = 0;
   std::string first_bad;   // why it is bad

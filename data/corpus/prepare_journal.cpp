@@ -14,8 +14,8 @@ constexpr int64_t largest_count = int64_t{1} << 56;  // limit of bytes and of co
 
 int64_t count_from(const nlohmann::json& j) { return whole_number(j, 0, largest_count); }
 
-HoldOut::Rule rule_from(const nlohmann::json& j) {
-  return static_cast<HoldOut::Rule>(whole_number(j, 0, static_cast<int>(HoldOut::Rule::ends)));
+ValidationSplit::Rule rule_from(const nlohmann::json& j) {
+  return static_cast<ValidationSplit::Rule>(whole_number(j, 0, static_cast<int>(ValidationSplit::Rule::ends)));
 }
 
 nlohmann::json to_json(const TokenShards::Mark& mark) {
@@ -69,7 +69,7 @@ nlohmann::json to_json(const PreparePosition& p) {
                       {"offset", p.text.offset},
                       {"lines", p.text.lines},
                       {"in_document", p.text.in_document},
-                      {"held_out", p.text.held_out},
+                      {"held_out", p.text.for_validation},
                       {"in_end", p.text.in_end},
                       {"document_begin", p.text.document_begin},
                       {"in_bad_document", p.in_bad_document},
@@ -88,7 +88,7 @@ PreparePosition position_from(const nlohmann::json& j) {
                    .offset = offset,
                    .lines = count("lines"),
                    .in_document = j.at("in_document").get<bool>(),
-                   .held_out = j.at("held_out").get<bool>(),
+                   .for_validation = j.at("held_out").get<bool>(),
                    .in_end = j.at("in_end").get<bool>(),
                    .document_begin = whole_number(j.at("document_begin"), 0, offset)},
           .train = mark_from(j.at("train")),
@@ -108,7 +108,7 @@ nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInpu
                       {"--tokenizer", options.tokenizer},
                       {"--separator", bytes_to_json(options.corpus.separator)},
                       {"--field", bytes_to_json(options.corpus.field)},
-                      {"--validation", options.corpus.held_out_fraction},
+                      {"--validation", options.corpus.validation_fraction},
                       {"--special-tokens", static_cast<int>(options.special_texts)},
                       {"--shard-tokens", options.shard_tokens}};
   if (const auto& fields = options.corpus.conversations) {
@@ -174,7 +174,7 @@ nlohmann::json to_json(const PrepareMade& made) {
                         {"validation", to_json(r.validation)},
                         {"vocab_size", r.vocab_size},
                         {"bytes_per_token", r.bytes_per_token},
-                        {"held_out", static_cast<int>(r.held_out)},
+                        {"held_out", static_cast<int>(r.rule)},
                         {"most_common", common},
                         {"bad_documents", r.bad_documents},
                         {"first_bad", bytes_to_json(r.first_bad)}};
@@ -191,7 +191,7 @@ PrepareMade made_from(const nlohmann::json& json) {
                               .validation = part_from(j.at("validation")),
                               .vocab_size = static_cast<int32_t>(whole_number(j.at("vocab_size"), 1, most_tokens)),
                               .bytes_per_token = static_cast<int>(whole_number(j.at("bytes_per_token"), 1, 4)),
-                              .held_out = rule_from(j.at("held_out")),
+                              .rule = rule_from(j.at("held_out")),
                               .most_common = {},
                               .bad_documents = count_from(j.at("bad_documents")),
                               .first_bad = bytes_from(j.at("first_bad")),

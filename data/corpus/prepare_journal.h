@@ -34,7 +34,7 @@ std::string difference_of(const nlohmann::json& before, const nlohmann::json& no
 // The first note. It keeps the rule of the validation set, which takes long to compute.
 struct PrepareBegun {
   nlohmann::json of = nlohmann::json::object();  // the result of made_of
-  HoldOut::Rule rule = HoldOut::Rule::nothing;
+  ValidationSplit::Rule rule = ValidationSplit::Rule::nothing;
   DocumentSizes sizes;
 };
 nlohmann::json to_json(const PrepareBegun& begun);

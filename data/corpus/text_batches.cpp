@@ -140,7 +140,8 @@ void TextBatches::next_of_text(TextBatch& batch) {
 bool TextBatches::next_documents(TextBatch& batch) {
   const size_t separator = corpus_.separator.size();
   int64_t bytes = window_bytes_;
-  if (corpus_.held_out.rule() == HoldOut::Rule::documents) bytes = std::max<int64_t>(bytes, HoldOut::hashed_bytes);
+  if (corpus_.split.rule() == ValidationSplit::Rule::documents)
+    bytes = std::max<int64_t>(bytes, ValidationSplit::hashed_bytes);
   fill(bytes);
   if (has_all(bytes)) {
     give(batch, TextBatch::Kind::documents, rest().size(), rest().size());
@@ -158,31 +159,31 @@ bool TextBatches::next_documents(TextBatch& batch) {
     return true;
   }
   position_.document_begin = position_.offset;
-  position_.held_out = corpus_.held_out.rule() == HoldOut::Rule::documents && corpus_.held_out.draws(window);
+  position_.for_validation = corpus_.split.rule() == ValidationSplit::Rule::documents && corpus_.split.draws(window);
   return false;
 }
 
 // Takes the training part of a document whose end goes to the validation set, if that part ends within this many bytes.
 bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
-  if (corpus_.held_out.rule() != HoldOut::Rule::ends || position_.held_out) return false;
+  if (corpus_.split.rule() != ValidationSplit::Rule::ends || position_.for_validation) return false;
   const auto known = corpus_.sizes.find({position_.input, position_.document_begin});
   const auto& path = corpus_.inputs[static_cast<size_t>(position_.input)].path;
   const int64_t given = position_.offset - position_.document_begin;
-  CHECK(known != corpus_.sizes.end() && given <= corpus_.held_out.search_begin(known->second),
+  CHECK(known != corpus_.sizes.end() && given <= corpus_.split.search_begin(known->second),
         "no document of the noted length begins at byte {} of {}; remove prepare.partial and prepare it again when no "
         "process writes to it",
         position_.document_begin, path);
   const int64_t size = known->second;
-  if (given + bytes <= corpus_.held_out.search_begin(size)) return false;
-  fill(corpus_.held_out.search_end(size) - given);
-  const int64_t split = corpus_.held_out.split_of(size, [&](int64_t offset, char* out, int64_t count) {
+  if (given + bytes <= corpus_.split.search_begin(size)) return false;
+  fill(corpus_.split.search_end(size) - given);
+  const int64_t split = corpus_.split.split_of(size, [&](int64_t offset, char* out, int64_t count) {
     CHECK(rest().size() >= static_cast<size_t>(offset - given + count), "{} ends earlier than before; prepare it again",
           path);
     rest().copy(out, static_cast<size_t>(count), static_cast<size_t>(offset - given));
   });
   give(batch, TextBatch::Kind::part, static_cast<size_t>(split - given), static_cast<size_t>(split - given));
   batch.is_last = true;
-  position_.held_out = true;
+  position_.for_validation = true;
   position_.in_document = split < size;
   return true;
 }
@@ -201,7 +202,7 @@ void TextBatches::next_part(TextBatch& batch) {
       else
         give(batch, TextBatch::Kind::part, window.size(), window.size());
       batch.is_last = true;
-      position_.in_document = position_.held_out = position_.in_end = false;
+      position_.in_document = position_.for_validation = position_.in_end = false;
       return;
     }
     // The possible beginning of a separator is kept for the next part.
@@ -216,7 +217,7 @@ void TextBatches::next_part(TextBatch& batch) {
     give(batch, TextBatch::Kind::part, cut, cut);
     batch.is_last = false;
     position_.in_document = true;
-    position_.in_end = position_.held_out && corpus_.held_out.rule() == HoldOut::Rule::ends;
+    position_.in_end = position_.for_validation && corpus_.split.rule() == ValidationSplit::Rule::ends;
     return;
   }
 }

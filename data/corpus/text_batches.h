@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "data/corpus/byte_source.h"
-#include "data/corpus/held_out.h"
 #include "data/corpus/text_inputs.h"
+#include "data/corpus/validation_split.h"
 
 namespace megalith {
 
@@ -42,7 +42,7 @@ struct Corpus {
   std::string separator;                            // between documents of a text; empty: a file is one document
   std::string field;                                // of a JSON line: its text
   std::optional<ConversationFields> conversations;  // instead of texts; all inputs are then JSON lines
-  HoldOut held_out;
+  ValidationSplit split;
   DocumentSizes sizes;  // sizes of all documents in texts, if the ends of documents go to the validation set
   // Opens an input; a pipe can be opened once.
   std::function<std::unique_ptr<ByteSource>(int64_t input)> open;
@@ -54,7 +54,7 @@ struct Corpus {
 struct TextPosition {
   int64_t input = 0, offset = 0, lines = 0;
   // These parts of the document here have already been returned:
-  bool in_document = false, held_out = false;
+  bool in_document = false, for_validation = false;
   bool in_end = false;  // also parts of its validation end
   int64_t document_begin = 0;
 

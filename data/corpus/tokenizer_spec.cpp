@@ -75,7 +75,8 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
           with_memory_for([&] { return place_of(corpus, batch.begin); },
                           [&] {
                             documents->documents_of(batch, [&](const Document& document) {
-                              if (document.bad.empty() && !document.held_out) mine.count(pretokenizer, document.text);
+                              if (document.bad.empty() && !document.for_validation)
+                                mine.count(pretokenizer, document.text);
                             });
                           });
           return batch.consumed;

@@ -20,9 +20,9 @@ nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::
   for (const std::string& name : names) {
     if (!name.ends_with(".bin")) continue;
     const fs::path file = fs::path(folder) / name;
-    const bool held_out = name.starts_with("validation");
+    const bool is_validation = name.starts_with("validation");
     const TokenStream stream = TokenStream::open(file.string());
-    const int64_t largest = !held_out ? in_training : stream.size() > 0 ? stream.max_token(0, stream.size()) : 0;
+    const int64_t largest = !is_validation ? in_training : stream.size() > 0 ? stream.max_token(0, stream.size()) : 0;
     noted[name] = {{"bytes", fs::file_size(file)}, {"largest", largest}};
   }
   return noted;

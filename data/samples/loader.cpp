@@ -53,7 +53,7 @@ bool Loader::is_masked() const {
   return std::ranges::any_of(packs_, [](const auto& packs) { return packs != nullptr; });
 }
 
-void Loader::go_on(int64_t first, const std::vector<SourceCourse>& courses) {
+void Loader::resume(int64_t first, const std::vector<SourceCourse>& courses) {
   std::vector<SourceBegin> begins;
   for (size_t i = 0; i < courses.size(); i++) {
     begins.push_back(courses[i].begin());

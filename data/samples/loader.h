@@ -5,7 +5,7 @@
 // (size - 1) / T samples. The samples of a masked stream are its sequences of examples (packs.h). sample_order.h maps
 // the run's samples to those of streams. Any number of threads may call it at once.
 //
-// A Loader begins with the first sample of every stream. After go_on() a run whose data has changed continues in each
+// A Loader begins with the first sample of every stream. After resume() a run whose data has changed continues in each
 // stream where it was (source_course.h); samples of the rest of an epoch are T tokens of its stretches, joined.
 #pragma once
 
@@ -33,7 +33,7 @@ class Loader {
 
   // The run's samples from `first` on come in an order that begins each stream at the position of its course. Each
   // course ends with the cut of its stream that this Loader uses.
-  void go_on(int64_t first, const std::vector<SourceCourse>& courses);
+  void resume(int64_t first, const std::vector<SourceCourse>& courses);
   bool packs_examples() const { return pack_; }
 
   const std::vector<TokenStream>& streams() const { return streams_; }

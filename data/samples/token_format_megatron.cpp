@@ -179,7 +179,7 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
   else
     tokens = std::make_unique<PackedTokens<int32_t>>(std::move(bin), 0);
   std::unique_ptr<MappedFile> mask;
-  if (const std::string mask_path = mask_beside(bin_path); !mask_path.empty()) {
+  if (const std::string mask_path = mask_path_of(bin_path); !mask_path.empty()) {
     mask = std::make_unique<MappedFile>(mask_path);
     CHECK(static_cast<int64_t>(mask->bytes().size()) == index.tokens,
           "{} has {} bytes, but {} lists {} tokens, which have one byte each there; one of the two is truncated or "

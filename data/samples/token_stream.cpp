@@ -11,7 +11,7 @@ namespace megalith {
 
 namespace {
 
-std::string file_beside(const std::string& path, const char* ending) {
+std::string sibling_file(const std::string& path, const char* ending) {
   const std::string file = std::filesystem::path(path).replace_extension(ending).string();
   std::error_code absent;
   return file != path && std::filesystem::exists(file, absent) ? file : "";
@@ -19,8 +19,8 @@ std::string file_beside(const std::string& path, const char* ending) {
 
 }  // namespace
 
-std::string index_beside(const std::string& path) { return file_beside(path, ".idx"); }
-std::string mask_beside(const std::string& path) { return file_beside(path, ".mask"); }
+std::string index_path_of(const std::string& path) { return sibling_file(path, ".idx"); }
+std::string mask_path_of(const std::string& path) { return sibling_file(path, ".mask"); }
 
 void TokenSource::read_mask(int64_t, std::span<uint8_t>) const { FAIL("tokens without a mask: all count"); }
 
@@ -151,14 +151,14 @@ TokenStream TokenStream::open(const std::string& path) {
   TokenStream stream;
   stream.path_ = path;
   stream.files_ = {path};
-  if (const std::string index = index_beside(path); !index.empty()) {
+  if (const std::string index = index_path_of(path); !index.empty()) {
     stream.source_ = open_megatron(path, index, stream.documents_);
     stream.format_ = stream.is_masked() ? "Megatron-LM's IndexedDataset with a mask" : "Megatron-LM's IndexedDataset";
     return stream;
   }
-  CHECK(mask_beside(path).empty() || std::filesystem::path(path).extension() != ".bin",
+  CHECK(mask_path_of(path).empty() || std::filesystem::path(path).extension() != ".bin",
         "{} has a mask, {}, but no index, {}, which lists its examples; restore it, or prepare again", path,
-        mask_beside(path), std::filesystem::path(path).replace_extension(".idx").string());
+        mask_path_of(path), std::filesystem::path(path).replace_extension(".idx").string());
   CHECK(!is_megatron_index(path), "{} is the index of a token file and has no tokens; name the file itself, {}", path,
         std::filesystem::path(path).replace_extension(".bin").string());
   if (has_llmc_header(path)) {

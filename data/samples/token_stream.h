@@ -44,8 +44,8 @@ class TokenSource {
 constexpr int64_t unknown_documents = -1;
 
 // Returns the .idx, or the .mask (prepare.h), of a token file, or "".
-std::string index_beside(const std::string& path);
-std::string mask_beside(const std::string& path);
+std::string index_path_of(const std::string& path);
+std::string mask_path_of(const std::string& path);
 
 class TokenStream {
  public:

@@ -24,7 +24,9 @@ class PipelineEncoder final : public Encoder {
       : pipeline_(pipeline), with_specials_(with_specials), model_scratch_(pipeline.model) {}
 
   void encode(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::text, out, nullptr); }
-  void go_on(std::string_view text, std::vector<int32_t>& out) override { encode(text, Begin::cut, out, nullptr); }
+  void encode_rest(std::string_view text, std::vector<int32_t>& out) override {
+    encode(text, Begin::cut, out, nullptr);
+  }
   void encode_places(std::string_view text, std::vector<int32_t>& out, std::vector<TextRange>& places) override {
     encode(text, Begin::text, out, &places);
   }
@@ -58,17 +60,18 @@ class PipelineEncoder final : public Encoder {
     for_each_part(pipeline_.raw, text, piece, out, places);
   }
 
-  void encode_piece(std::string_view original, bool is_first, bool goes_on, std::vector<int32_t>& out, Places* places) {
+  void encode_piece(std::string_view original, bool is_first, bool continues, std::vector<int32_t>& out,
+                    Places* places) {
     changes_.clear();
     const std::string_view text =
-        pipeline_.normalizer.apply(original, goes_on, normalizing_, places ? &changes_ : nullptr);
+        pipeline_.normalizer.apply(original, continues, normalizing_, places ? &changes_ : nullptr);
     Encoded pieces(pipeline_.model, model_scratch_, out);
     const size_t first = places ? places->size() : 0;
     const auto piece = [&](size_t begin, size_t end) {
       const bool begins = is_first && begin == 0;
       const size_t first_id = out.size();
       const std::string_view part = text.substr(begin, end - begin);
-      pipeline_.cutter.cut(part, {.begins = begins && !goes_on, .goes_on = begins && goes_on}, pieces, cutting_);
+      pipeline_.cutter.cut(part, {.begins = begins && !continues, .continues = begins && continues}, pieces, cutting_);
       if (places) TokenWalk(pipeline_.bytes, part, begin).places_of(std::span(out).subspan(first_id), *places);
     };
     for_each_part(pipeline_.normalized, text, piece, out, places);

@@ -220,7 +220,7 @@ void TextCutter::split(size_t number, std::string_view text, Place place, Pieces
 void TextCutter::byte_level(size_t number, std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const {
   const Rule& rule = rules_[number];
   std::string& changed = scratch.rules[number].text;
-  if (rule.prefix == Prefix::always && !place.goes_on && text[0] != ' ') {
+  if (rule.prefix == Prefix::always && !place.continues && text[0] != ' ') {
     changed.assign(" ").append(text);
     text = changed;
   }
@@ -246,7 +246,8 @@ void TextCutter::metaspace(size_t number, std::string_view text, Place place, Pi
   std::string& changed = scratch.rules[number].text;
   changed.clear();
   const bool has_blank = text.starts_with(' ') || text.starts_with(rule.blank);
-  if (!has_blank && !place.goes_on && (rule.prefix == Prefix::always || (rule.prefix == Prefix::first && place.begins)))
+  if (!has_blank && !place.continues &&
+      (rule.prefix == Prefix::always || (rule.prefix == Prefix::first && place.begins)))
     changed += rule.blank;
   for (const char byte : text)
     if (byte == ' ')

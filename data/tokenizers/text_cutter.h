@@ -25,8 +25,8 @@ class TextCutter {
     virtual void take(std::string_view piece) = 0;  // not empty; valid during the call
   };
   struct Place {
-    bool begins = true;    // the text is the beginning of the whole text
-    bool goes_on = false;  // or continues after a cut, so that no blank is added before it
+    bool begins = true;      // the text is the beginning of the whole text
+    bool continues = false;  // or continues after a cut, so that no blank is added before it
   };
   struct Scratch {
     struct Stretch {
@@ -43,7 +43,7 @@ class TextCutter {
   void cut(std::string_view text, Place place, Pieces& pieces, Scratch& scratch) const;
 
   // Returns where a text with an unknown continuation may be cut, as Tokenizer::last_cut does: cut() of the two parts,
-  // the second with goes_on set, gives the pieces of the whole. 0 if no place is found.
+  // the second with continues set, gives the pieces of the whole. 0 if no place is found.
   size_t last_cut(std::string_view text, Scratch& scratch) const;
 
   // Returns the scanner that cuts as GPT-2 does; rules with GPT-2's pattern use it.

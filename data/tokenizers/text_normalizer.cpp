@@ -181,7 +181,7 @@ void TextNormalizer::replace(const Rule& rule, std::string_view text, std::strin
   out.append(text.substr(copied));
 }
 
-std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scratch& scratch,
+std::string_view TextNormalizer::apply(std::string_view text, bool continues, Scratch& scratch,
                                        std::vector<Change>* changes) const {
   const size_t before = text.size();
   for (const Rule& rule : rules_) {
@@ -190,7 +190,7 @@ std::string_view TextNormalizer::apply(std::string_view text, bool goes_on, Scra
       text = stripped(text, rule.strips_left, rule.strips_right);
       continue;
     }
-    if ((rule.kind == Kind::prepend && goes_on) || (rule.kind == Kind::compose && is_composed(text))) continue;
+    if ((rule.kind == Kind::prepend && continues) || (rule.kind == Kind::compose && is_composed(text))) continue;
     if (rule.kind == Kind::unicode_form &&
         std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; }))
       continue;

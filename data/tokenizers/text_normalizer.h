@@ -26,10 +26,10 @@ class TextNormalizer {
     std::string text, other;
     TextPattern::Scratch pattern;
   };
-  // Returns the normalized text, valid until the next call with this scratch and as long as the text. `goes_on`: the
+  // Returns the normalized text, valid until the next call with this scratch and as long as the text. `continues`: the
   // text continues after a cut, so that no prefix is added. `changes`, unless null, gets the changes in order; this
   // needs only_composes().
-  std::string_view apply(std::string_view text, bool goes_on, Scratch& scratch,
+  std::string_view apply(std::string_view text, bool continues, Scratch& scratch,
                          std::vector<Change>* changes = nullptr) const;
 
   bool changes_nothing() const { return rules_.empty(); }

@@ -23,7 +23,7 @@ const uint8_t* TextPattern::match(int at, const uint8_t* begin, const uint8_t* p
   const size_t outer = scratch.choices.size();
   for (;;) {
     const Node& node = nodes_[static_cast<size_t>(at)];
-    bool goes_on = true;
+    bool continues = true;
     at = node.next;
     switch (node.kind) {
       case Kind::accept: scratch.choices.resize(outer); return p;
@@ -31,11 +31,11 @@ const uint8_t* TextPattern::match(int at, const uint8_t* begin, const uint8_t* p
       case Kind::one_of: {
         if (p == end) {
           scratch.saw_end = true;
-          goes_on = false;
+          continues = false;
           break;
         }
         const Character c = character_at(p, end);
-        goes_on = node.kind == Kind::literal ? c.code_point == node.literal : (sets_of(c.code_point) & node.set) != 0;
+        continues = node.kind == Kind::literal ? c.code_point == node.literal : (sets_of(c.code_point) & node.set) != 0;
         p += c.bytes;
         break;
       }
@@ -52,32 +52,32 @@ const uint8_t* TextPattern::match(int at, const uint8_t* begin, const uint8_t* p
           p += c.bytes;
           if (count < node.least) lowest = p;
         }
-        goes_on = count >= node.least;
-        if (goes_on && node.gives_back && p > lowest) scratch.choices.push_back({node.next, p, lowest});
+        continues = count >= node.least;
+        if (continues && node.gives_back && p > lowest) scratch.choices.push_back({node.next, p, lowest});
         break;
       }
       case Kind::choice: scratch.choices.push_back({node.other, p, nullptr}); break;
       case Kind::atomic:
       case Kind::look_ahead: {
         const uint8_t* inside = match(node.other, begin, p, end, scratch);
-        goes_on = (inside != nullptr) != node.is_negated;
-        if (node.kind == Kind::atomic && goes_on) p = inside;
+        continues = (inside != nullptr) != node.is_negated;
+        if (node.kind == Kind::atomic && continues) p = inside;
         break;
       }
       case Kind::look_behind: {
         const uint8_t* from = p;
         uint32_t left = node.least;
         for (; left > 0 && from > begin; left--) from -= character_before(begin, from).bytes;
-        goes_on = (left == 0 && match(node.other, begin, from, p, scratch) != nullptr) != node.is_negated;
+        continues = (left == 0 && match(node.other, begin, from, p, scratch) != nullptr) != node.is_negated;
         break;
       }
-      case Kind::begins: goes_on = p == begin; break;
+      case Kind::begins: continues = p == begin; break;
       case Kind::ends:
         scratch.saw_end = scratch.saw_end || p == end;
-        goes_on = p == end;
+        continues = p == end;
         break;
     }
-    if (goes_on) continue;
+    if (continues) continue;
     if (scratch.choices.size() == outer) return nullptr;
     CHECK(++scratch.tries <= most_tries + 100 * (end - begin),
           "{}: the pattern tries more than {} ways to match a text of {}: it backtracks too much", where_, most_tries,

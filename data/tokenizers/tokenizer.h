@@ -41,7 +41,7 @@ class Encoder {
     encode_places(text, out, places);
   }
   // As encode(), for a text that continues after a cut (Tokenizer::last_cut).
-  virtual void go_on(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
+  virtual void encode_rest(std::string_view text, std::vector<int32_t>& out) { encode(text, out); }
 };
 
 struct SpecialToken {
@@ -76,10 +76,10 @@ class Tokenizer {
   virtual std::vector<int32_t> ending() const { return {}; }
 
   // Returns where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) ==
-  // encode(text[0..c)) + go_on(text[c..) + more) for every `more`. It is late, but not always the last such place.
-  // Returns 0 if no place is found; a longer text may have one. Some tokenizers have no cut, or only after an added
-  // token: those whose normalizer does more than NFC or replacing characters, those that join what they cut, and those
-  // with an added token that is not found inside words.
+  // encode(text[0..c)) + encode_rest(text[c..) + more) for every `more`. It is late, but not always the last such
+  // place. Returns 0 if no place is found; a longer text may have one. Some tokenizers have no cut, or only after an
+  // added token: those whose normalizer does more than NFC or replacing characters, those that join what they cut, and
+  // those with an added token that is not found inside words.
   virtual size_t last_cut(std::string_view text) const = 0;
 
   // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.

@@ -75,13 +75,13 @@ void HostTransfers::receive(int64_t download, const Idle& idle) {
   }
 }
 
-Pending HostTransfers::copy_beside(Tensor to, Tensor from) {
-  if (!beside_) beside_ = device::make_stream(false);
+Pending HostTransfers::copy_async(Tensor to, Tensor from) {
+  if (!copy_stream_) copy_stream_ = device::make_stream(false);
   const std::shared_ptr<CUevent_st> place = device::make_event();  // recorded in the stream, then in the copy queue
   device::record(place.get(), stream_);
-  device::wait(beside_.get(), place.get());
-  device::copy(beside_.get(), to.raw(), from.raw(), from.bytes());
-  device::record(place.get(), beside_.get());
+  device::wait(copy_stream_.get(), place.get());
+  device::copy(copy_stream_.get(), to.raw(), from.raw(), from.bytes());
+  device::record(place.get(), copy_stream_.get());
   return Pending([place, stream = stream_] { device::wait(stream, place.get()); }, place.get());
 }
 

@@ -30,7 +30,7 @@ class HostTransfers {
   void receive(int64_t download, const Idle& idle);
   // Copies on a queue that overlaps with the stream. The Pending's wait() orders the stream after the copy. One side is
   // pinned memory.
-  Pending copy_beside(Tensor to, Tensor from);
+  Pending copy_async(Tensor to, Tensor from);
   // Waits on the host for all work of the stream, and reads all downloads.
   void synchronize(const Idle& idle);
 
@@ -52,7 +52,7 @@ class HostTransfers {
   size_t take(int64_t bytes);
 
   CUstream_st* stream_;
-  device::OwnedStream beside_;  // created with the first copy
+  device::OwnedStream copy_stream_;  // created with the first copy
   device::OwnedEvent end_;
   device::Memory pool_;
   int64_t pool_used_ = 0;  // bytes

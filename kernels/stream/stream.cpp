@@ -45,7 +45,7 @@ void Stream::receive(Ticket download) {
   if (world_ == World::cuda) transfers().receive(download, idle_);
 }
 
-Pending Stream::copy_beside(Transfer direction, Tensor to, Tensor from) {
+Pending Stream::copy_async(Transfer direction, Tensor to, Tensor from) {
   CHECK(to.numel() == from.numel() && to.dtype() == from.dtype(), "{}: {} {} are copied to {} {}", name_of(direction),
         from.numel(), name_of(from.dtype()), to.numel(), name_of(to.dtype()));
   const bool to_host = direction == Transfer::to_host;
@@ -53,7 +53,7 @@ Pending Stream::copy_beside(Transfer direction, Tensor to, Tensor from) {
         "{}: one tensor must be in an arena of the device and one in an arena of the host, for this direction",
         name_of(direction));
   return Pending::traced(*trace_, host_channel, direction, -1, from.bytes(), [&] {
-    if (world_ == World::cuda) return transfers().copy_beside(to, from);
+    if (world_ == World::cuda) return transfers().copy_async(to, from);
     if (world_ == World::dry) return Pending();
     return Pending([=] { std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes())); });
   });

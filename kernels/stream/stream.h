@@ -100,8 +100,8 @@ class Stream {
   // Copies between device and host memory (arena.h) on a queue of their own, overlapped with ops. A copy starts after
   // all work launched so far; work launched after its wait() comes after it. The host does not wait: before it reads
   // host memory itself it must synchronize(). In the cpu world the copy is made in wait().
-  Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
-  Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
+  Pending to_host(Tensor to, Tensor from) { return copy_async(Transfer::to_host, to, from); }
+  Pending to_device(Tensor to, Tensor from) { return copy_async(Transfer::to_device, to, from); }
   // Waits on the host for all work launched so far, and reads pending downloads. In the cuda world it calls idle()
   // repeatedly while it waits, to detect a hang.
   void synchronize();
@@ -162,7 +162,7 @@ class Stream {
   void launch(const LaunchGraph& graph);
   LaunchNotes noted(const std::function<void()>& launches);
   void count_as_graph(const std::function<void()>& launches);
-  Pending copy_beside(Transfer direction, Tensor to, Tensor from);
+  Pending copy_async(Transfer direction, Tensor to, Tensor from);
   HostTransfers& transfers();
 
   World world_;

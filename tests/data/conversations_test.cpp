@@ -21,7 +21,7 @@ PrepareOptions examples_of(std::vector<std::string> texts, const std::string& ou
   PrepareOptions options;
   options.corpus.texts = std::move(texts);
   options.corpus.conversations = ConversationFields();
-  options.corpus.held_out_fraction = 0;
+  options.corpus.validation_fraction = 0;
   options.examples.chat_template = name;
   options.tokenizer = tokenizer;
   options.out = out;
@@ -131,7 +131,7 @@ TEST(Conversations, WholeOnesAreHeldOut) {
   std::string lines;
   for (int i = 0; i < 40; i++) lines += conversation_line("question " + std::to_string(i), "answer");
   PrepareOptions options = examples_of({scratch.write("x.jsonl", lines)}, scratch.path("out"), "plain");
-  options.corpus.held_out_fraction = 0.25;
+  options.corpus.validation_fraction = 0.25;
   const PrepareReport report = prepare(options);
   EXPECT_GT(report.validation.documents, 2);
   EXPECT_EQ(report.validation.documents + report.train.documents, 40);

@@ -18,10 +18,10 @@ namespace megalith::test {
 
 using Texts = std::vector<std::string>;
 
-inline PrepareOptions options_for(const Texts& texts, const std::string& out, double held_out_fraction) {
+inline PrepareOptions options_for(const Texts& texts, const std::string& out, double validation_fraction) {
   PrepareOptions options;
   options.corpus.texts = texts;
-  options.corpus.held_out_fraction = held_out_fraction;
+  options.corpus.validation_fraction = validation_fraction;
   options.tokenizer = "bytes";
   options.out = out;
   options.threads = 2;

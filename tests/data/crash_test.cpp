@@ -26,7 +26,7 @@ class PrepareCrash : public testing::Test {
   void run(const std::string& out) const {
     PrepareOptions options;
     options.corpus.texts = {text_};
-    options.corpus.held_out_fraction = 0.3;
+    options.corpus.validation_fraction = 0.3;
     options.tokenizer = "bytes";
     options.out = scratch_ / out;
     options.threads = 1;

@@ -171,7 +171,7 @@ struct ChatFamily {
   const char* name;
   std::string jinja;
   ChatTemplate chat;
-  bool prompts_alone = false;
+  bool prompts_only = false;
 };
 const TokenRoles& roles() {
   static const TokenRoles all{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
@@ -290,7 +290,7 @@ TEST(LearnedTemplate, FamiliesAreRecognisedByWhatTheyRender) {
     ChatTemplate expected = f.chat;
     if (expected.name != learned.chat.name && expected.name == "mistral") expected.name = learned.chat.name;
     EXPECT_TRUE(learned.chat == expected) << chat_template_file(learned.chat) << chat_template_file(expected);
-    EXPECT_EQ(!learned.prompts_alone.empty(), f.prompts_alone) << learned.prompts_alone;
+    EXPECT_EQ(!learned.prompts_only.empty(), f.prompts_only) << learned.prompts_only;
   }
 }
 
@@ -319,7 +319,7 @@ TEST(LearnedTemplate, AnExportSaysAllOfATemplate) {
   for (const ChatFamily& f : chat_families()) all.push_back(f.chat);
   for (const ChatTemplate& chat : all) {
     const LearnedTemplate again = learn_chat_template(to_jinja(chat), roles(), chat.name);
-    EXPECT_EQ(again.prompts_alone, "") << chat.name;
+    EXPECT_EQ(again.prompts_only, "") << chat.name;
     EXPECT_EQ(chat_template_file(again.chat), chat_template_file(chat)) << chat.name << to_jinja(chat);
   }
   ChatTemplate odd = chat_templates().front();
@@ -336,13 +336,13 @@ TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
   const Scratch scratch;
   std::vector<Ordered> cases;
   std::vector<std::string> expected;
-  const auto add = [&](const std::string& jinja, const ChatTemplate& chat, bool prompts_alone) {
+  const auto add = [&](const std::string& jinja, const ChatTemplate& chat, bool prompts_only) {
     for (Messages messages : {Messages{{"user", "q  "}},
                               {{"system", "s"}, {"user", "ä\n"}, {"assistant", " a"}, {"user", "{{"}},
                               {{"user", "q"}, {"assistant", "a"}}}) {
       if (messages[0].role == "system" && !chat.system) messages.erase(messages.begin());
       const bool prompt = messages.back().role == "user";
-      if (!prompt && prompts_alone) continue;
+      if (!prompt && prompts_only) continue;
       Ordered variables{
           {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", prompt}, {"tools", nullptr}};
       for (const ChatMessage& m : messages) variables["messages"].push_back({{"role", m.role}, {"content", m.content}});
@@ -351,7 +351,7 @@ TEST(LearnedTemplate, TransformersRendersWhatIsWrittenAndWhatIsRead) {
     }
   };
   for (const ChatFamily& f : chat_families()) {
-    add(f.jinja, f.chat, f.prompts_alone);
+    add(f.jinja, f.chat, f.prompts_only);
     add(to_jinja(f.chat), f.chat, false);
   }
   for (const ChatTemplate& chat : chat_templates()) add(to_jinja(chat), chat, false);

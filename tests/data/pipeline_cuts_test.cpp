@@ -74,7 +74,7 @@ int check_cuts(const Tokenizer& plainly, const std::string& name) {
       for (int j = 0; j < 4 && cut > 0; j++) {
         const std::string all = text + random_text(random, random() % 4);
         Ids parts = ids_of(all.substr(0, cut));
-        encoder->go_on(all.substr(cut), parts);
+        encoder->encode_rest(all.substr(cut), parts);
         EXPECT_EQ(parts, ids_of(all)) << name << ": `" << text << "`, cut at " << cut << ", then `"
                                       << all.substr(text.size()) << "`";
       }

@@ -76,7 +76,7 @@ TEST(PipelineTokenizer, RealVocabulariesMakeTheSameIds) {
     const size_t cut = tokenizer->last_cut(std::string_view(text).substr(0, text.size() / 2));
     EXPECT_GT(cut, text.size() / 2 - 1000) << folder;
     Ids parts = plain(*tokenizer, std::string_view(text).substr(0, cut));
-    tokenizer->encoder()->go_on(std::string_view(text).substr(cut), parts);
+    tokenizer->encoder()->encode_rest(std::string_view(text).substr(cut), parts);
     EXPECT_EQ(parts, ids) << folder;
   }
 }

@@ -12,7 +12,7 @@ TEST(PrepareJournal, ComesBackAsItWas) {
                .offset = 20,
                .lines = 3,
                .in_document = true,
-               .held_out = true,
+               .for_validation = true,
                .in_end = true,
                .document_begin = 4},
       .train = {.shard = 5, .written = {6, 7, 8}, .documents = 9, .tokens = 10, .bytes = 11, .open_bytes = 12},
@@ -24,7 +24,7 @@ TEST(PrepareJournal, ComesBackAsItWas) {
   EXPECT_TRUE(position_from(to_json(position)) == position);
 
   const PrepareBegun begun{.of = {{"texts", nlohmann::json::array()}},
-                           .rule = HoldOut::Rule::ends,
+                           .rule = ValidationSplit::Rule::ends,
                            .sizes = {{{0, 0}, 5}, {{1, 0}, 6}, {{1, 7}, 8}}};
   const PrepareBegun again = begun_from(to_json(begun));
   EXPECT_EQ(again.of, begun.of);
@@ -36,7 +36,7 @@ TEST(PrepareJournal, ComesBackAsItWas) {
                                     .validation = {.documents = 4, .bytes = 5, .tokens = 6},
                                     .vocab_size = 7,
                                     .bytes_per_token = 2,
-                                    .held_out = HoldOut::Rule::documents,
+                                    .rule = ValidationSplit::Rule::documents,
                                     .most_common = {{"\xff", 0.5}, {"a", 0.25}},
                                     .bad_documents = 8,
                                     .first_bad = "bad"}};
@@ -61,7 +61,7 @@ TEST(PrepareJournal, NamesWhatIsAnother) {
   EXPECT_EQ(said([](PrepareOptions& o) { o.tokenizer = "train:300"; }), "--tokenizer is another");
   EXPECT_EQ(said([](PrepareOptions& o) { o.corpus.separator = "\n"; }), "--separator is another");
   EXPECT_EQ(said([](PrepareOptions& o) { o.corpus.field = "body"; }), "--field is another");
-  EXPECT_EQ(said([](PrepareOptions& o) { o.corpus.held_out_fraction = 0.5; }), "--validation is another");
+  EXPECT_EQ(said([](PrepareOptions& o) { o.corpus.validation_fraction = 0.5; }), "--validation is another");
   EXPECT_EQ(said([](PrepareOptions& o) { o.shard_tokens = 1000; }), "--shard-tokens is another");
   EXPECT_EQ(said([](PrepareOptions& o) { o.threads = 3, o.skip_bad = 4, o.window_bytes = 5; }), "");
 }

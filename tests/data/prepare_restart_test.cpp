@@ -55,7 +55,8 @@ class Restart : public testing::TestWithParam<bool> {
 };
 
 TEST_P(Restart, GoesOnAfterAFailureAnywhere) {
-  EXPECT_EQ(prepare(options("whole")).held_out, GetParam() ? HoldOut::Rule::documents : HoldOut::Rule::ends);
+  EXPECT_EQ(prepare(options("whole")).rule,
+            GetParam() ? ValidationSplit::Rule::documents : ValidationSplit::Rule::ends);
   const auto whole = files_below(scratch_.path("whole"));
   ASSERT_TRUE(whole.contains("train-00001.bin"));
   const int64_t step = taken("Restart.GoesOnAfterAFailureAnywhere");

@@ -41,10 +41,10 @@ std::vector<int32_t> encoded(const Tokenizer& tokenizer, const std::string& text
 }
 
 PrepareOptions options_of(std::vector<std::string> texts, const std::string& tokenizer, const std::string& out,
-                          double held_out_fraction = 0.01) {
+                          double validation_fraction = 0.01) {
   PrepareOptions options;
   options.corpus.texts = std::move(texts);
-  options.corpus.held_out_fraction = held_out_fraction;
+  options.corpus.validation_fraction = validation_fraction;
   options.tokenizer = tokenizer;
   options.out = out;
   return options;
@@ -95,17 +95,17 @@ TEST(Prepare, DocumentsBeginAndEndAsTheTokenizerWantsInWindowsOfAnySize) {
   const auto tokenizer = load_tokenizer(folder);
   std::string text;
   for (int i = 0; i < 40; i++) text += "the  th\xc3\xa9 t<s>\n";
-  for (const double held_out : {0.0, 0.2}) {
+  for (const double fraction : {0.0, 0.2}) {
     std::vector<int32_t> all, train, validation;
     for (const int64_t window : {int64_t{1} << 20, int64_t{100}, int64_t{7}}) {
-      const std::string out = scratch.path(fmt::format("out{}-{}", held_out, window));
-      PrepareOptions options = options_of({scratch.write("text", text)}, folder, out, held_out);
+      const std::string out = scratch.path(fmt::format("out{}-{}", fraction, window));
+      PrepareOptions options = options_of({scratch.write("text", text)}, folder, out, fraction);
       options.window_bytes = window;
       const PrepareReport report = prepare(options);
       const std::vector<int32_t> found = tokens_in(out + "/train.bin");
       EXPECT_EQ(report.special_texts,
                 (std::map<std::string, int64_t>{{"<s>", std::count(found.begin(), found.end(), 0) - 1}}));
-      const std::vector<int32_t> ends = held_out > 0 ? tokens_in(out + "/validation.bin") : std::vector<int32_t>();
+      const std::vector<int32_t> ends = fraction > 0 ? tokens_in(out + "/validation.bin") : std::vector<int32_t>();
       if (train.empty()) {
         train = found;
         validation = ends;
@@ -113,7 +113,7 @@ TEST(Prepare, DocumentsBeginAndEndAsTheTokenizerWantsInWindowsOfAnySize) {
       EXPECT_EQ(found, train) << window;
       EXPECT_EQ(ends, validation) << window;
     }
-    if (held_out == 0) {
+    if (fraction == 0) {
       std::vector<int32_t> want{0};
       encode_with_specials(*tokenizer, text, want);
       want.push_back(1);
@@ -170,7 +170,7 @@ TEST(Prepare, LargeTextsAreSampledForTraining) {
   Scratch scratch;
   CorpusOptions corpus_options;
   corpus_options.texts = {scratch.write("a", valid_text(30'000, 1)), scratch.write("b", valid_text(50'000, 2))};
-  corpus_options.held_out_fraction = 0;
+  corpus_options.validation_fraction = 0;
   const Corpus corpus = open_corpus(corpus_options);
   const auto merges_with = [&](int64_t sample_bytes, int threads) {
     const auto tokenizer =
@@ -278,7 +278,7 @@ TEST(Prepare, NeverOverwrites) {
   prepare(options);
   const std::string before = read_file(scratch.path("out/train.bin"));
   PrepareOptions another = options;
-  another.corpus.held_out_fraction = 0;
+  another.corpus.validation_fraction = 0;
   EXPECT_ERROR(prepare(another), "out holds the output of an earlier prepare", "--validation is another", "remove it");
   fs::remove_all(scratch.path("out/tokenizer"));
   EXPECT_ERROR(prepare(options), "tokenizer is gone");

@@ -136,7 +136,7 @@ TEST(RunCut, aRunBehindASpecialTokenIsCutBehindIt) {
         std::vector<int32_t> whole, parts;
         finds.encode(text + more, whole);
         finds.encode(text.substr(0, cut), parts);
-        finds.encoder()->go_on((text + more).substr(cut), parts);
+        finds.encoder()->encode_rest((text + more).substr(cut), parts);
         ASSERT_EQ(parts, whole) << "seed " << seed << ", cut " << cut << ", normalized " << normalized;
       }
     }
@@ -163,7 +163,7 @@ TEST(RunCut, aLongPreTokenIsEncodedAsTheMergerWould) {
 PrepareOptions one_text(const std::string& text, const std::string& tokenizer, const std::string& out) {
   PrepareOptions options;
   options.corpus.texts = {text};
-  options.corpus.held_out_fraction = 0;
+  options.corpus.validation_fraction = 0;
   options.tokenizer = tokenizer;
   options.out = out;
   options.threads = 1;

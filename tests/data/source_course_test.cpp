@@ -46,7 +46,7 @@ void follow(const TokenStream& stream, const std::vector<Phase>& phases,
     const TokenStream now = stream.first(p.tokens);
     course.cut(cut_of(p, stream.is_masked()), &now);
     Loader loader({now}, Blend({1}), p.length, p.shuffle, p.seed);
-    loader.go_on(n, {course});
+    loader.resume(n, {course});
     for (int64_t end = n + p.samples; n < end; n++) {
       std::vector<int32_t> inputs(static_cast<size_t>(p.length)), targets(inputs.size());
       loader.fill(n, 1, inputs, targets);

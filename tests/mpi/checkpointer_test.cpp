@@ -211,7 +211,7 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
     while (!saved) {
       phases = run.step(steps++, {.save_phases = beside.phases()}).ranks.save_phases;
       if (!beside.all_ended(phases)) continue;
-      saved = beside.go_on();
+      saved = beside.advance();
       phases_seen++;
       EXPECT_FALSE(beside.all_ended(phases)) << "votes for one phase end no other";
     }

@@ -13,7 +13,7 @@
 #include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/resumer.h"
 #include "trainer/planner/dry_run.h"
-#include "trainer/session/alone.h"
+#include "trainer/session/single_rank.h"
 
 namespace megalith {
 namespace {
@@ -163,9 +163,9 @@ TEST(KeyValueHeads, AreSavedOnceAndGoneOnFromInAnyLayout) {
       EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
       one.checkpoint.resume = path;
       SmallRun alone(one);
-      ASSERT_TRUE(Resumer(one, Alone(), alone.trainer).resume());
+      ASSERT_TRUE(Resumer(one, SingleRank(), alone.trainer).resume());
       EXPECT_EQ(elements_of(alone, &Unit::master), saved);
-      Checkpointer(one, Alone(), alone.trainer).save({.step = 3, .sequences = 12});
+      Checkpointer(one, SingleRank(), alone.trainer).save({.step = 3, .sequences = 12});
     }
     session().broadcast_text("saved");
     layout.checkpoint.resume = CheckpointStore(one.checkpoint.directory).path_of(3);

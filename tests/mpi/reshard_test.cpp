@@ -17,7 +17,7 @@
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
-#include "trainer/session/alone.h"
+#include "trainer/session/single_rank.h"
 
 namespace megalith {
 namespace {
@@ -78,7 +78,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
     for (int64_t s : {0, 1, 2}) run.step(s);
     Stability stability;
     for (int64_t s : {1, 2, 3}) stability.record(s, false, 3);
-    Checkpointer(alone, Alone(), run.trainer).save({.step = 3, .sequences = 24, .stability = stability});
+    Checkpointer(alone, SingleRank(), run.trainer).save({.step = 3, .sequences = 24, .stability = stability});
   }
   session().broadcast_text("saved");
   int number = 0;
@@ -182,7 +182,7 @@ class ReshardRefuses : public ::testing::Test {
   ReshardRefuses() : config_(config_of({1, {}}, folder_.path(), "alone")), source_(folder_ / "alone/step-00000003") {
     if (session().size() > 1) return;
     SmallRun run(config_);
-    Checkpointer(config_, Alone(), run.trainer).save({.step = 3, .sequences = 24});
+    Checkpointer(config_, SingleRank(), run.trainer).save({.step = 3, .sequences = 24});
   }
   std::string refusal(const ReshardOptions& options) const {
     return message_of([&] { reshard(options); });

@@ -28,7 +28,7 @@ uint32_t lanes_at(const Warp& w, uint32_t of, int pc) {
 }  // namespace
 
 // Lanes that stand at the least instruction go on together till they meet the next ones.
-void Warp::go_on() {
+void Warp::advance() {
   const std::vector<Instruction>& code = block->code.instructions;
   const auto set_pc = [&](uint32_t lanes_, int to) {
     each_lane(lanes_, [&](int lane) { pc[static_cast<size_t>(lane)] = to; });
@@ -197,7 +197,7 @@ void Block::run(dim3 block_index) {
       if (w.state != Warp::State::ready) continue;
       went_on = true;
       try {
-        w.go_on();
+        w.advance();
       } catch (const Error& e) {
         FAIL("{}: warp {}: {}", place(*this, code.instructions[static_cast<size_t>(w.at)]), w.index, e.what());
       }

@@ -115,7 +115,7 @@ struct Warp {
            (i.wide[number] ? get<uint64_t>(i, n, lane) : get<uint32_t>(i, n, lane));
   }
 
-  void go_on();  // until it waits for others, or has ended
+  void advance();  // until it waits for others, or has ended
 };
 
 // A wgmma of a warpgroup that is not done. Its fragments of the left factor, if any, are read when it is.

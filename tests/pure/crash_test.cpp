@@ -85,7 +85,7 @@ class RunCrash : public testing::Test {
     return steps;
   }
 
-  std::string broken_promise(const DiskTree& tree, int64_t promised, bool goes_on) const try {
+  std::string broken_promise(const DiskTree& tree, int64_t promised, bool continues) const try {
     spill_tree(tree, scratch_ / "crash");
     const std::string folder = scratch_ / "crash/run";
     const CheckpointListing listing = CheckpointStore(folder + "/checkpoints").list();
@@ -101,7 +101,7 @@ class RunCrash : public testing::Test {
       return fmt::format("metrics.jsonl lacks some of the {} steps of the checkpoint", newest);
     if (promised > 0 && read_file(folder + "/log.txt").find(fmt::format("step {}/", promised)) == std::string::npos)
       return "log.txt lacks the step of the checkpoint";
-    if (!goes_on) return "";
+    if (!continues) return "";
     run("crash/run", 3);
     if (steps_in(folder + "/metrics.jsonl") != first_steps(3)) return "the run that goes on has other metrics";
     const std::string log = read_file(folder + "/log.txt");

@@ -71,7 +71,7 @@ class PlantedRanks {
     plant_ = plant;
     for (bool moved = true; moved;) {
       moved = false;
-      for (int r = 0; r < size_; r++) moved = go_on(r, victim, step, at, steps) || moved;
+      for (int r = 0; r < size_; r++) moved = advance(r, victim, step, at, steps) || moved;
       tick();
     }
     for (int t = 0; t < 100; t++) tick();
@@ -119,7 +119,7 @@ class PlantedRanks {
     rank.call = rank.groups.at(i.group)->begin(i.call, i.bytes, i.peer);
   }
 
-  bool go_on(int r, int victim, int64_t step, size_t at, int64_t steps) {
+  bool advance(int r, int victim, int64_t step, size_t at, int64_t steps) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
     if (rank.state != RankState::running || rank.late || (rank.step > steps && !rank.in)) return false;
     if (rank.in) {

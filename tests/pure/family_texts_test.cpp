@@ -11,7 +11,7 @@
 #include "tests/end_to_end/reference_tensors.h"
 #include "tests/pure/greedy_texts.h"
 #include "trainer/checkpointing/weight_source.h"
-#include "trainer/session/alone.h"
+#include "trainer/session/single_rank.h"
 
 namespace megalith {
 namespace {
@@ -25,11 +25,11 @@ TEST_P(FamilyTexts, AreGreedyAsTheReferencesAlsoFromAnExport) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference at " << folder;
   const auto texts = nlohmann::json::parse(read_file(folder + "/greedy.json"));
   const WeightSource weights = open_weights(folder);
-  expect_greedy_texts(weights, texts, Alone());
+  expect_greedy_texts(weights, texts, SingleRank());
   const test::Scratch scratch;
   const std::string out = scratch.path("out");
   export_hugging_face(*weights.tensors, weights.model, stored_parameters(weights.model), out);
-  expect_greedy_texts(open_weights(out), texts, Alone());
+  expect_greedy_texts(open_weights(out), texts, SingleRank());
 }
 
 // Compares the first microbatch: each row after a pass over all that comes before it, and after one token more with a
@@ -51,7 +51,7 @@ TEST_P(FamilyTexts, LogitsAreTheReferencesFromBothFormsOfConfig) {
   std::filesystem::copy_file(folder + "/config.v4.json", older + "/config.json");
   for (const std::string& from : {folder, older}) {
     const WeightSource weights = open_weights(from);
-    const Alone alone;
+    const SingleRank alone;
     Speaker speaker(weights, 2, alone);
     e2e::Values whole, cached;
     for (size_t b = 0; b < B; b++)
@@ -59,7 +59,7 @@ TEST_P(FamilyTexts, LogitsAreTheReferencesFromBothFormsOfConfig) {
         const std::span<const int32_t> text(tokens.data() + b * T, t + 1);
         const std::vector<float> all = speaker.begin(0, text);
         const std::vector<float> one =
-            t == 0 ? speaker.begin(1, text) : speaker.go_on({{1, static_cast<int64_t>(t), text.back()}});
+            t == 0 ? speaker.begin(1, text) : speaker.advance({{1, static_cast<int64_t>(t), text.back()}});
         whole.insert(whole.end(), all.begin(), all.end());
         cached.insert(cached.end(), one.begin(), one.end());
       }

@@ -37,7 +37,7 @@ class Speaker {
       decoder.read_logits(logits);
       std::vector<Decoder::Next> next;
       for (int64_t place = 0; place < places; place++) next.push_back({place, config_.model.context - 1, 0});
-      decoder.go_on(next);
+      decoder.advance(next);
       decoder.read_logits(logits);
     };
     engine_.emplace(config_, session, World::cpu, 1, *weights.tensors, build, rehearse);
@@ -49,8 +49,8 @@ class Speaker {
     engine_->worker->begin(place, tokens);
     return logits();
   }
-  std::vector<float> go_on(const std::vector<Decoder::Next>& next) {
-    engine_->worker->go_on(next);
+  std::vector<float> advance(const std::vector<Decoder::Next>& next) {
+    engine_->worker->advance(next);
     return logits();
   }
 
@@ -89,7 +89,7 @@ inline void expect_greedy_texts(const WeightSource& weights, const nlohmann::jso
     for (size_t place = 0; place < found.size(); place++)
       next.push_back({static_cast<int64_t>(place),
                       static_cast<int64_t>(prompts[place].size() + found[place].size()) - 1, found[place].back()});
-    const std::vector<float> logits = speaker.go_on(next);
+    const std::vector<float> logits = speaker.advance(next);
     for (size_t place = 0; place < found.size(); place++)
       found[place].push_back(likeliest(logits, place, speaker.vocab()));
   }

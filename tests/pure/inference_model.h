@@ -17,7 +17,7 @@
 #include "tests/message_of.h"
 #include "tests/pure/plain_model.h"
 #include "trainer/inference/inference.h"
-#include "trainer/session/alone.h"
+#include "trainer/session/single_rank.h"
 
 namespace megalith {
 
@@ -126,7 +126,7 @@ class InferenceTest : public testing::Test {
     return order;
   }
 
-  Alone alone_;
+  SingleRank alone_;
   std::string folder_;
   PlainModel plain_;
   mutable int exports_ = 0;

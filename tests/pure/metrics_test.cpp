@@ -127,7 +127,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                                      .tokenizer_name = "gpt2",
                                      .sources = {{.name = "a.bin", .content = "9 bytes", .share = 1, .samples = 4}},
                                      .settings = {}},
-                     .held_out = "5 bytes"});
+                     .validation = "5 bytes"});
     const double begin = StepClock::host_now() + 50;  // another reading of the clock would not be this
     metrics.start_clock(begin);
     EXPECT_EQ(lines().size(), 1u) << "nothing of a start that makes no step";

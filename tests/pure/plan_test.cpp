@@ -223,7 +223,7 @@ TEST(Plan, ProductsAndTheRestTileEveryUnit) {
   for (int shards : {1, 3})
     for (const UnitPlan& unit : make_plan(small_config(), shards, 0).units) {
       std::map<int64_t, int64_t> ends;  // by beginning
-      for (const Interval& part : unit.beside_products) ends[part.begin] = part.end;
+      for (const Interval& part : unit.outside_products) ends[part.begin] = part.end;
       for (const PlacedParam& param : unit.params)
         if (param.spec.multiplies) ends[param.range().begin] = param.range().end;
       int64_t end = 0;
@@ -233,7 +233,7 @@ TEST(Plan, ProductsAndTheRestTileEveryUnit) {
       }
       EXPECT_EQ(end, unit.numel) << unit.name;
       const size_t products = unit.is_layer ? 4 : unit.name == "token embedding" ? 1 : 0;
-      EXPECT_EQ(ends.size(), unit.beside_products.size() + products);
+      EXPECT_EQ(ends.size(), unit.outside_products.size() + products);
     }
 }
 

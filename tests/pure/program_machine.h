@@ -160,8 +160,8 @@ class Machine {
   void move(const Move& m, const Instruction& i, Place& place) {
     expect(place.state & m.from, m.fault);
     if (m.memory != Memory::residuals && i.unit != Instruction::none) {
-      const bool goes_on = !(m.from & state::empty);
-      expect(!goes_on || (place.unit == i.unit && place.part == i.part), m.fault);
+      const bool continues = !(m.from & state::empty);
+      expect(!continues || (place.unit == i.unit && place.part == i.part), m.fault);
       place.unit = i.unit;
       place.part = i.part;
     }

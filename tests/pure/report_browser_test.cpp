@@ -80,8 +80,8 @@ TEST_F(ReportInABrowser, ComparesRuns) {
     const size_t at = page.find(cell);
     return at == std::string::npos ? "" : page.substr(at + cell.size(), 6);
   };
-  const auto of = [&](const std::string& other, const char* held_out) {
-    return shown({read_history(run("a", evaluated("x", 4, 2))), read_history(run(held_out, evaluated(other, 5, 1)))});
+  const auto of = [&](const std::string& other, const char* validation) {
+    return shown({read_history(run("a", evaluated("x", 4, 2))), read_history(run(validation, evaluated(other, 5, 1)))});
   };
   const std::string one = of("x", "b"), two = of("y", "<i onload='x'>&");
   EXPECT_EQ(best(one, "Validation loss"), "4.0000");
@@ -98,10 +98,10 @@ TEST_F(ReportInABrowser, ComparesRuns) {
 TEST_F(ReportInABrowser, NotesThatHeldOutTextsDiffer) {
   for (const char* other : {"9 bytes", "8 bytes"}) {
     std::vector<History> runs;
-    for (const char* held_out : {"9 bytes", other})
+    for (const char* validation : {"9 bytes", other})
       runs.push_back(
-          read_history(run(held_out, fmt::format("{{\"start\":{{\"tokenizer\":\"x\",\"held_out\":\"{}\"}}}}\n{}",
-                                                 held_out, step(1, 5)))));
+          read_history(run(validation, fmt::format("{{\"start\":{{\"tokenizer\":\"x\",\"held_out\":\"{}\"}}}}\n{}",
+                                                   validation, step(1, 5)))));
     const bool noted = shown(runs).find("have different tokens in data.validation") != std::string::npos;
     EXPECT_EQ(noted, other == std::string("8 bytes"));
   }

@@ -39,7 +39,7 @@ TEST_F(Report, ReadsStepsEvaluationsAndStarts) {
   EXPECT_EQ(h.ranks, 4);
   EXPECT_EQ(h.parameters, 3000);
   EXPECT_EQ(h.evaluations.hours, std::vector<double>{6 / 3600.0});
-  EXPECT_EQ(h.held_out_loss, std::vector<double>{3.5});
+  EXPECT_EQ(h.validation_loss, std::vector<double>{3.5});
   EXPECT_EQ(h.time.at("GEMM"), (std::vector<double>{1.5, 1}));
   EXPECT_EQ(h.time.at("bubble"), (std::vector<double>{0, 0.5}));
   EXPECT_EQ(h.timed_steps, (std::vector<double>{1, 2})) << "the third says nothing of its time";
@@ -99,7 +99,7 @@ TEST_F(Report, ThePageNeedsNothingElse) {
   EXPECT_EQ(page.find("{{"), std::string::npos) << "nothing of the template is left";
   const nlohmann::json data = drawn(page);
   EXPECT_EQ(data.at("runs").at(0).at("layout"), "2 ranks: shard 2");
-  EXPECT_TRUE(data.at("runs").at(0).at("summary").at("heldOut").is_null()) << "there was no evaluation";
+  EXPECT_TRUE(data.at("runs").at(0).at("summary").at("validation").is_null()) << "there was no evaluation";
   EXPECT_EQ(data.at("plots").size(), 4u) << "those that have a value";
   EXPECT_EQ(data.at("time").size(), 0u) << "no step says";
   EXPECT_EQ(data.at("runs").at(0).at("values").at("Loss").at("mean"), nlohmann::json({5, 4}));

@@ -18,8 +18,8 @@
 #include "trainer/inference/inference.h"
 #include "trainer/log/log.h"
 #include "trainer/report/history.h"
-#include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
+#include "trainer/session/single_rank.h"
 #include "trainer/train/audit.h"
 #include "trainer/train/run.h"
 
@@ -42,7 +42,7 @@ class RunFingerprintTest : public testing::Test {
   }
   ~RunFingerprintTest() override { log_to_console(); }
 
-  const Alone alone_;
+  const SingleRank alone_;
 
   std::string path(const std::string& name) const { return scratch_.path(name); }
   void prepared(const std::string& folder, const std::string& line, const std::string& tokenizer) const {

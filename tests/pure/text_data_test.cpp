@@ -117,21 +117,21 @@ TEST_F(TextDataTest, WhatIsHeldOutIsNotTrainedOnUnderAnotherName) {
   for (int i = 0; i < 100; i++) tokens += fmt::format("{:c}{:c}", char(1 + i % 7), '\0');
   others = tokens;
   others[others.size() - 2] = '\11';
-  const std::string held_out = write("held.bin", tokens);
+  const std::string validation = write("held.bin", tokens);
   write("copy.bin", tokens);
   write("other.bin", others);
   write("longer.bin", tokens + others);
-  fs::create_hard_link(held_out, path("hard.bin"));
-  fs::create_symlink(held_out, path("soft.bin"));
+  fs::create_hard_link(validation, path("hard.bin"));
+  fs::create_symlink(validation, path("soft.bin"));
   Config config = of_vocabulary(300);
-  config.data.validation = held_out;
+  config.data.validation = validation;
   const auto overlaps = [&](const std::string& train) {
     const Loader data = open_data("data.train", train, config, false, 0, 1);
-    return trains_on_held_out(config, data, *open_held_out(config, nullptr, 0, 1));
+    return trains_on_validation(config, data, *open_validation(config, nullptr, 0, 1));
   };
   for (const char* name : {"held.bin", "hard.bin", "soft.bin", "copy.bin"}) {
     expect_refusal([&] { overlaps(path(name)); },
-                   {path(name), "of data.validation = " + held_out, "data.allow_overlap = true"});
+                   {path(name), "of data.validation = " + validation, "data.allow_overlap = true"});
     expect_refusal([&] { overlaps(path("other.bin") + " 1\n" + path(name) + " 2\n"); }, {path(name)});
   }
   for (const char* name : {"other.bin", "longer.bin"}) EXPECT_FALSE(overlaps(path(name))) << name;
@@ -193,8 +193,8 @@ TEST_F(TextDataTest, WhichTokenEndsADocument) {
 // A start believes what prepare has noted of a file, and reads it where that is another since.
 TEST_F(TextDataTest, LargestIdsAreThoseThatPrepareNoted) {
   prepared("bytes");
-  const std::string train = path("data/train.bin"), held_out = path("data/validation.bin");
-  for (const std::string& file : {train, held_out}) {
+  const std::string train = path("data/train.bin"), validation = path("data/validation.bin");
+  for (const std::string& file : {train, validation}) {
     const TokenStream stream = TokenStream::open(file);
     EXPECT_EQ(noted_largest_id(file), stream.max_token(0, stream.size())) << file;
   }
@@ -213,7 +213,7 @@ TEST_F(TextDataTest, LargestIdsAreThoseThatPrepareNoted) {
   EXPECT_FALSE(noted_largest_id(train)) << "another size";
   for (const char* note : {"{}", "[", "{\"largest_ids\": {\"validation.bin\": 3}}"}) {
     std::ofstream(path("data/prepared.json")) << note;
-    EXPECT_FALSE(noted_largest_id(held_out)) << note;
+    EXPECT_FALSE(noted_largest_id(validation)) << note;
   }
 }
 

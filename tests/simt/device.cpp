@@ -70,7 +70,7 @@ bool may_go_on(const CUstream_st& s) {
 }
 
 // One item of some stream.
-void go_on() {
+void advance() {
   Device& d = device();
   std::vector<CUstream_st*> able;
   for (CUstream_st* s : d.streams)
@@ -230,7 +230,7 @@ void launch(CUstream_st* stream, CUgraphExec_st* graph) {
 bool passed(CUevent_st* event) {
   if (std::this_thread::get_id() == device().host) simt::expect_no_capture_at_all("the host asks for an event");
   const bool is = event->recorded->passed == event->recorded->enqueued;
-  if (!is && std::this_thread::get_id() == device().host) simt::go_on();
+  if (!is && std::this_thread::get_id() == device().host) simt::advance();
   return is;
 }
 double seconds_between(CUevent_st* begin, CUevent_st* end) {
@@ -238,7 +238,7 @@ double seconds_between(CUevent_st* begin, CUevent_st* end) {
 }
 void synchronize(CUstream_st* stream) {
   simt::expect_no_capture(stream, "the host waits");
-  while (!stream->items.empty()) simt::go_on();
+  while (!stream->items.empty()) simt::advance();
 }
 
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {

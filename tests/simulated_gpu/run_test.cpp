@@ -29,7 +29,7 @@ class SimulatedGpuRun : public testing::Test {
     for (int i = 0; i < 200; i++) text += fmt::format("{} bottles of beer on the wall. ", 200 - i);
     PrepareOptions options;
     options.corpus.texts = {scratch_.write("text", text)};
-    options.corpus.held_out_fraction = 0.1;
+    options.corpus.validation_fraction = 0.1;
     options.tokenizer = "bytes";
     options.out = scratch_.path("data");
     prepare(options);

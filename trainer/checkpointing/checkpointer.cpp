@@ -92,7 +92,7 @@ void Checkpointer::begin_phase() {
   async_save_->thread = std::make_unique<Background>([saving = &async_save_->saving] { saving->work(); });
 }
 
-std::optional<SavedCheckpoint> Checkpointer::go_on() {
+std::optional<SavedCheckpoint> Checkpointer::advance() {
   async_save_->thread->wait();
   std::unique_ptr<AsyncSave> save = std::move(async_save_);  // if agree() throws, the save is over
   if (!save->saving.agree()) return save->saving.saved();
@@ -105,7 +105,7 @@ std::optional<SavedCheckpoint> Checkpointer::finish() {
   if (!saving()) return {};
   trainer_.await_copy();
   for (;;)
-    if (std::optional<SavedCheckpoint> saved = go_on()) return saved;
+    if (std::optional<SavedCheckpoint> saved = advance()) return saved;
 }
 
 }  // namespace megalith

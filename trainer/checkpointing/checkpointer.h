@@ -29,7 +29,7 @@ class Checkpointer {
 
   // Saves asynchronously, if saves_asynchronously(), from a copy of the state, and returns once the copy is made. A
   // thread of this rank does the work of a phase (saving.h). The ranks learn that all have finished it from the step
-  // whose control flags satisfy all_ended(), and then call go_on(). One save at a time.
+  // whose control flags satisfy all_ended(), and then call advance(). One save at a time.
   void begin_save(const Progress& progress, bool keep_all = false);
   bool saving() const { return async_save_ != nullptr; }
   // Returns the phases that this rank has ended, for a step's control flags.
@@ -37,7 +37,7 @@ class Checkpointer {
   bool all_ended(int64_t phases) const { return saving() && phases == session_.size() * phases_; }
   // Collective. Starts the next phase and returns nullopt, or returns the result of the last one. JobError as in
   // save().
-  std::optional<SavedCheckpoint> go_on();
+  std::optional<SavedCheckpoint> advance();
   // Collective. Waits for the end of the save, if one is in progress; otherwise returns nullopt.
   std::optional<SavedCheckpoint> finish();
 

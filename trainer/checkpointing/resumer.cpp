@@ -185,7 +185,7 @@ std::optional<Progress> Resumer::resume() {
                              counted(paths.size(), "checkpoint"), checkpoint.directory));
 }
 
-void Resumer::go_on_in(Loader& data) {
+void Resumer::resume_data(Loader& data) {
   std::string orders;
   together(session_, [&] {
     if (session_.rank() == 0)

@@ -29,7 +29,7 @@ class Resumer {
 
   // Collective, after resume(), with a fingerprint. Gives `data` the order in which the run continues, each source from
   // its position, and logs each change. record() has that order afterwards.
-  void go_on_in(Loader& data);
+  void resume_data(Loader& data);
 
   // Where the last resume() found the run.
   struct Origin {

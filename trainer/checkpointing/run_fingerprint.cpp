@@ -35,7 +35,7 @@ bool matters(const std::string& key, const Config& config) {
 }
 
 using Settings = std::map<std::string, std::string>;
-constexpr const char* held_out_key = "data.validation";
+constexpr const char* validation_key = "data.validation";
 
 // Returns whether the key decides how a rate decays once it does.
 bool is_of_decay(const std::string& key) {
@@ -129,7 +129,7 @@ std::string hash_of_tokens(const TokenStream& stream, int64_t tokens) {
 }
 
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
-                               const Loader* held_out) {
+                               const Loader* validation) {
   RunFingerprint fingerprint;
   if (tokenizer) {
     fingerprint.tokenizer = hash_of(*tokenizer);
@@ -153,7 +153,7 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
       fingerprint.settings[key] = value;
     else if (key == "precision.master" || key == "precision.moments" || key == "precision.stochastic_rounding")
       fingerprint.told[key] = value;
-  if (held_out) fingerprint.told[held_out_key] = content_of_sources(*held_out);
+  if (validation) fingerprint.told[validation_key] = content_of_sources(*validation);
   return fingerprint;
 }
 
@@ -221,7 +221,7 @@ std::vector<std::string> told_changes(const nlohmann::json& state, const RunFing
     if (then == there.end() || then->second == value) continue;
     lines.push_back(
         fmt::format("{}: {} so far, {} from now on; {}", key, then->second, value,
-                    key == held_out_key
+                    key == validation_key
                         ? "losses on it cannot be compared with earlier ones"
                         : "the state is converted to its new type, and values that were rounded before stay rounded"));
   }

@@ -33,9 +33,9 @@ struct RunFingerprint {
   std::map<std::string, std::string> told{};    // likewise, of changes that a resume reports without refusing
 };
 
-// Reads the files of the sources. `tokenizer` and `held_out` may be null.
+// Reads the files of the sources. `tokenizer` and `validation` may be null.
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
-                               const Loader* held_out);
+                               const Loader* validation);
 
 std::string hash_of(const Tokenizer& tokenizer);
 

@@ -194,7 +194,7 @@ void follow(const Json& orders, Loader& data) {
           "trained on",
           data.streams()[i].path());
   }
-  data.go_on(last.sample, courses);
+  data.resume(last.sample, courses);
 }
 
 std::vector<std::string> describe_change(const Json& orders, const Loader& data) {

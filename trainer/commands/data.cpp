@@ -80,13 +80,13 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
              r.train.tokens, counted(r.train.documents, "document"), r.validation.tokens,
              counted(r.validation.documents, "document"), r.vocab_size,
              static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
-  if (r.held_out == HoldOut::Rule::ends)
+  if (r.rule == ValidationSplit::Rule::ends)
     fmt::print(
         "validation set: the last {:g} % of each document, since there are too few documents to select whole ones\n",
-        100 * options.corpus.held_out_fraction);
-  else if (r.held_out == HoldOut::Rule::documents && r.validation.documents == 0)
+        100 * options.corpus.validation_fraction);
+  else if (r.rule == ValidationSplit::Rule::documents && r.validation.documents == 0)
     fmt::print("validation set: empty, since no document was selected; there is no validation.bin\n");
-  else if (r.held_out == HoldOut::Rule::documents)
+  else if (r.rule == ValidationSplit::Rule::documents)
     fmt::print("validation set: whole documents, selected by their hash\n");
   if (r.examples.examples > 0) print_examples(r);
   std::vector<std::string> tokens, names;
@@ -154,7 +154,7 @@ Command prepare_command(CLI::App& cli) {
   app->add_option("--separator", options->corpus.separator, "text between documents; none: each file is one document")
       ->capture_default_str();
   app->add_option(
-         "--validation", options->corpus.held_out_fraction,
+         "--validation", options->corpus.validation_fraction,
          "share of the documents for the validation set, selected by hash; if there are few documents, the end of each")
       ->check([](const std::string& text) {
         double share = 0;

@@ -85,7 +85,7 @@ class Communicator {
 
   // From now on transfers of this group may overlap with work on the stream. On a GPU those of the tensor-parallel
   // group run in its order until then, which is cheaper if each is awaited at once.
-  virtual void run_beside() {}
+  virtual void run_overlapped() {}
 
   // Collective. Makes the connections for all_to_all, which the first one would otherwise allocate.
   void connect_all_to_all();

@@ -202,7 +202,7 @@ class NcclCommunicator : public Communicator {
       });
     });
   }
-  void run_beside() override { on_compute_ = false; }
+  void run_overlapped() override { on_compute_ = false; }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "all_gather", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_gather(in.raw(), out.raw(), count(in), nccl_type(in.dtype()), comm, on);

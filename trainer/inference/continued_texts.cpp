@@ -36,7 +36,7 @@ struct Texts {
   bool interrupted = false;
 
   int64_t run() {
-    while (fill_slots()) go_on();
+    while (fill_slots()) advance();
     return added;
   }
 
@@ -63,7 +63,7 @@ struct Texts {
 
   // Adds a token to each text. Where the positions are full, the older half of the context is dropped and the rest is
   // read again from position 0.
-  void go_on() {
+  void advance() {
     std::vector<size_t> passed;
     std::vector<Decoder::Next> next;
     for (size_t p = 0; p < slots.size(); p++) {
@@ -78,7 +78,7 @@ struct Texts {
       }
     }
     if (next.empty()) return;
-    decoder.go_on(next);
+    decoder.advance(next);
     add_tokens(passed);
   }
 
@@ -103,7 +103,7 @@ struct Texts {
     look_for_interrupt();
     for (size_t i = 0; i < passed.size(); i++) {
       std::optional<ContinuedText>& text = slots[passed[i]];
-      if (!interrupted && goes_on(*text, tokens[i])) continue;
+      if (!interrupted && continues(*text, tokens[i])) continue;
       finish(*text);
       text.reset();
     }
@@ -124,7 +124,7 @@ struct Texts {
   }
 
   // Adds a chosen token. Returns whether more may follow.
-  bool goes_on(ContinuedText& text, int32_t token) {
+  bool continues(ContinuedText& text, int32_t token) {
     if (token == logits_not_finite && session.rank() == 0) sink.not_finite(text.prompt, text.sample);
     if (token < 0) return false;
     const std::string more =

@@ -136,7 +136,7 @@ Conversation::Answer::End Conversation::write(const How& how, std::string& text)
     }
     held_.push_back(token);
     const Decoder::Next one{.place = 0, .position = std::ssize(held_) - 1, .token = token};
-    decoder_.go_on(std::span(&one, 1));
+    decoder_.advance(std::span(&one, 1));
     if (how.tokens > 0 && number + 1 == how.tokens) {
       end = End::length;
       break;

@@ -66,7 +66,7 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
                                      const std::function<void(double)>& progress) {
   std::vector<Windows> windows;
   together(session_, [&] {
-    for (const auto& [source, folder, made_by] : tokenizers_beside("--data", data))
+    for (const auto& [source, folder, made_by] : tokenizers_of_sources("--data", data))
       check_same_tokenizer(weights_.path, weights_, hash_of(*made_by),
                            "the one in " + folder + ", with which --data = " + source + " was prepared");
     windows.push_back(

@@ -39,10 +39,10 @@ std::string about_this_command(std::string message) {
 std::vector<NamedText> read_texts(const std::vector<std::string>& names, const Tokenizer& tokenizer,
                                   SpecialTexts special_texts) {
   std::vector<NamedText> texts;
-  const CorpusOptions options{.texts = names, .held_out_fraction = 0};
+  const CorpusOptions options{.texts = names, .validation_fraction = 0};
   try {
     for (const TextInput& input : find_texts(names, false)) {
-      const Corpus corpus = reopen_corpus(options, {input}, HoldOut::Rule::nothing, {});
+      const Corpus corpus = reopen_corpus(options, {input}, ValidationSplit::Rule::nothing, {});
       texts.push_back({input.name(), encode_texts(corpus, tokenizer, special_texts)});
     }
   } catch (const Error& e) {

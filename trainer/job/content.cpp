@@ -53,7 +53,7 @@ std::string content_of_source(const std::string& name) {
   if (tokens.empty()) tokens = {name};
   for (const std::string& path : tokens) {
     files.push_back(path);
-    for (const std::string& beside : {index_beside(path), mask_beside(path)})
+    for (const std::string& beside : {index_path_of(path), mask_path_of(path)})
       if (!beside.empty()) files.push_back(beside);
   }
   return content(files, blocks_for(tokens.size()));

@@ -21,7 +21,7 @@ DType computed_in(ComputeType type) {
 }
 
 // Returns the elements of the unit, with padding, outside the matrices of its products.
-std::vector<Interval> beside_products(const UnitPlan& unit) {
+std::vector<Interval> outside_products(const UnitPlan& unit) {
   std::vector<Interval> products;
   for (const PlacedParam& param : unit.params)
     if (param.spec.multiplies) products.push_back(param.range());
@@ -49,7 +49,7 @@ std::vector<HeldRun> joined(const std::vector<HeldRun>& runs, int64_t degree, bo
   std::vector<HeldRun> all;
   for (HeldRun run : runs) {
     run.partial = run.partial || (share_rows && run.holders == degree);
-    if (!all.empty() && all.back().goes_on(run))
+    if (!all.empty() && all.back().continues(run))
       all.back().elements.end = run.elements.end;
     else
       all.push_back(run);
@@ -98,13 +98,13 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards * parts);
-  const bool goes_on = unit.held.back().holders == tensor.degree && unit.held.back().partial;
-  unit.held.push_back({{offset, unit.numel}, tensor.degree, tensor.rank, goes_on});
+  const bool continues = unit.held.back().holders == tensor.degree && unit.held.back().partial;
+  unit.held.push_back({{offset, unit.numel}, tensor.degree, tensor.rank, continues});
   unit.held = joined(unit.held, tensor.degree, share_rows && !spec.embedding);
   unit.counted = counted_of(unit.held);
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
-  unit.beside_products = beside_products(unit);
+  unit.outside_products = outside_products(unit);
   return unit;
 }
 
@@ -267,9 +267,9 @@ void check_freeze(const Model& model, const std::string& freeze) {
   CHECK(num_trained(model.units()) > 0, "train.freeze leaves no parameter to train; name fewer");
 }
 }  // namespace
-int64_t UnitPlan::size_beside_products() const {
+int64_t UnitPlan::size_outside_products() const {
   int64_t size = 0;
-  for (const Interval& part : beside_products) size += part.size();
+  for (const Interval& part : outside_products) size += part.size();
   return size;
 }
 
@@ -349,7 +349,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank, const Pipeline& pi
   plan.saves_frozen = !config.model.adapter.in_use();
   const Model model(config.model);
   check_freeze(model, config.model.freeze);
-  const ParamSpec& table = model.token_table();
+  const ParamSpec& table = model.token_embedding();
   const int64_t N = plan.batch.microbatch * config.batch.sequence_length;
   plan.pass = {.B = plan.batch.microbatch,
                .T = config.batch.sequence_length,

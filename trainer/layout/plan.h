@@ -45,8 +45,8 @@ struct UnitPlan {
   std::vector<Interval> counted{};
 
   // The gradients that products do not write as a whole (ParamSpec::multiplies).
-  std::vector<Interval> beside_products{};
-  int64_t size_beside_products() const;  // elements
+  std::vector<Interval> outside_products{};
+  int64_t size_outside_products() const;  // elements
 
   bool keep_gathered =
       false;  // gathered once a step, in memory of its own; otherwise in memory that layers take turns in

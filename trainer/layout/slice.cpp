@@ -91,7 +91,7 @@ std::vector<HeldRun> held_runs(const ParamSpec& param, const TensorRank& tensor)
     const Interval rows{group.local, group.local + group.each};
     const HeldRun run{
         {rows.begin * cols, rows.end * cols}, group.holders, tensor.rank % group.holders, group.holders > 1};
-    if (!runs.empty() && runs.back().goes_on(run))
+    if (!runs.empty() && runs.back().continues(run))
       runs.back().elements.end = run.elements.end;
     else
       runs.push_back(run);

@@ -28,7 +28,7 @@ struct HeldRun {
   int64_t holders = 1, holder = 0;
   bool partial = false;
 
-  bool goes_on(const HeldRun& next) const {
+  bool continues(const HeldRun& next) const {
     return elements.end == next.elements.begin && holders == next.holders && partial == next.partial;
   }
   bool operator==(const HeldRun&) const = default;

@@ -22,7 +22,7 @@ Model::Model(const ModelConfig& config)
     for (ParamSpec& param : unit.params) param.trained = is_trained(config, param.name);
 }
 
-const ParamSpec& Model::token_table() const {
+const ParamSpec& Model::token_embedding() const {
   return units()[embedding_.units().front()].params.at(static_cast<size_t>(embedding_.table().index));
 }
 

@@ -25,7 +25,7 @@ class Model {
   // Returns the number of dropout masks, over all layers.
   int64_t dropout_sites() const { return declared_.num_sites(); }
   // Returns the parameter whose rows are the vocabulary; an untied head's matrix is split in the same way.
-  const ParamSpec& token_table() const;
+  const ParamSpec& token_embedding() const;
 
   const Embedding& embedding() const { return embedding_; }
   const Block& block(int64_t layer) const { return blocks_.at(static_cast<size_t>(layer)); }

@@ -73,7 +73,7 @@ void Decoder::extend(int64_t place, int64_t position, std::span<const int32_t> t
   run({.tokens = tokens, .runs = runs, .places = std::span(&place, 1)});
 }
 
-void Decoder::go_on(std::span<const Next> next) {
+void Decoder::advance(std::span<const Next> next) {
   std::vector<int32_t> tokens;
   std::vector<Embedding::PositionRange> runs;
   std::vector<int64_t> places;
@@ -179,7 +179,7 @@ void Decoder::rehearse() {
   read_logits(logits);
   std::vector<Next> next;
   for (int64_t place = 0; place < places_; place++) next.push_back({place, positions_ - 1, 0});
-  go_on(next);
+  advance(next);
   read_logits(logits);
 }
 
@@ -204,7 +204,7 @@ void Decoder::read_logits(std::vector<float>& logits) {
     runtime_.mesh.channel(Channel::tensor).all_gather(s, first_rows(gathered_, parts * rows), whole).wait();
     whole = first_rows(gathered_, parts * rows);
   }
-  const ParamSpec& table = model_.token_table();
+  const ParamSpec& table = model_.token_embedding();
   const int64_t V = plan_.model.vocab;
   s.download("read_logits", whole, [&](Tensor host) {
     logits.resize(static_cast<size_t>(rows * V));

@@ -41,7 +41,7 @@ class Decoder {
     int64_t place, position;
     int32_t token;
   };
-  void go_on(std::span<const Next> next);
+  void advance(std::span<const Next> next);
 
   // Adds several tokens to one text, the first at `position`; the slot's content before it is not computed again. The
   // logits are then one row, after the last token.

@@ -38,7 +38,7 @@ std::vector<Interval> pieces_of_ranks(int64_t ranks, int64_t rows_each, int64_t 
 
 std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
   Communicator& group = mesh.channel(Channel::tensor);
-  if (plan.tensor_pieces > 0) group.run_beside();
+  if (plan.tensor_pieces > 0) group.run_overlapped();
   if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.pass.vocabulary, plan.tensor_pieces);
   if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.pass.vocabulary, plan.tensor_pieces);
   return std::make_unique<WholeEdge>(plan.pass.vocabulary);

@@ -86,7 +86,7 @@ void Sharding::zero(size_t unit, int32_t at, bool all) {
   const UnitPlan& plan = plan_.unit(unit);
   const Tensor gradient = whole_gradient(unit);
   if (all) return launch(runtime_.stream, Fill{.y = gradient.flat(0, plan.numel), .value = 0});
-  for (const Interval& part : plan.beside_products)
+  for (const Interval& part : plan.outside_products)
     launch(runtime_.stream, Fill{.y = gradient.flat(part.begin, part.end), .value = 0});
 }
 
@@ -215,7 +215,7 @@ UnitTensors Sharding::gradients(size_t unit) const {
 UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
   std::vector<Tensor> tensors;
   int64_t at = 0;
-  for (const Interval& part : plan_.unit(unit).beside_products) {
+  for (const Interval& part : plan_.unit(unit).outside_products) {
     for (const PlacedParam& param : plan_.unit(unit).params) {
       const Interval range = param.range();
       if (range.begin < part.begin || range.end > part.end) continue;
@@ -231,7 +231,7 @@ UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
 void Sharding::add_apart(size_t unit, Tensor memory) {
   const Tensor gradient = whole_gradient(unit);
   int64_t at = 0;
-  for (const Interval& part : plan_.unit(unit).beside_products) {
+  for (const Interval& part : plan_.unit(unit).outside_products) {
     launch(runtime_.stream, Add{.y = gradient.flat(part.begin, part.end), .x = memory.flat(at, at + part.size())});
     at += part.size();
   }

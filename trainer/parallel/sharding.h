@@ -52,7 +52,7 @@ class Sharding {
   // Return the unit's weights, in the compute dtype, with those of its frozen part; and its gradients, in f32.
   UnitTensors weights(size_t unit) const;
   UnitTensors gradients(size_t unit) const;
-  // The gradients of one microbatch that products do not write, in `memory` (UnitPlan::size_beside_products, f32); the
+  // The gradients of one microbatch that products do not write, in `memory` (UnitPlan::size_outside_products, f32); the
   // second adds them to the unit's gradients.
   UnitTensors gradients_apart(size_t unit, Tensor memory) const;
   void add_apart(size_t unit, Tensor memory);

@@ -27,7 +27,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
       raise(needs.host, i.host);
       for (int32_t saved : {i.saved, i.held}) raise(needs.saved, saved);
       raise(needs.inputs, i.inputs);
-      if (i.apart) needs.apart = std::max(needs.apart, plan.units[static_cast<size_t>(i.unit)].size_beside_products());
+      if (i.apart) needs.apart = std::max(needs.apart, plan.units[static_cast<size_t>(i.unit)].size_outside_products());
       raise(needs.batches, i.batch);
       if (i.op == Instruction::Op::gather) slot(needs.weights, i);
       if (i.op == Instruction::Op::send_momentum) raise(needs.rounds_at_once, i.slot);

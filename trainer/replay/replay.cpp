@@ -177,7 +177,7 @@ class Replay {
       resumer.initialize_weights();
     else
       trainer.initialize();
-    resumer.go_on_in(*data_);
+    resumer.resume_data(*data_);
     from_step_ = progress_.step;
     const int64_t between = options_.step - from_step_ - 1;
     log_info("replaying step {} of {} on {}, from {}{}", options_.step, options_.run, work_->plan.mesh.summary(),

@@ -44,7 +44,7 @@ const factsOf = run => {
     'Tokenizer': [run.tokenizerName],
     'Training data': lines(run.data.map(({ name, content, samples }) =>
       [code(name), `: ${content}, ${grouped(samples)} samples an epoch`])),
-    'Validation data': run.heldOut ? [code(run.heldOutName), joined([run.heldOutName && ': ', run.heldOut], '')] : [],
+    'Validation data': run.validation ? [code(run.validationName), joined([run.validationName && ': ', run.validation], '')] : [],
     'Sample text': run.continuation ? [element('p', { class: 'sample' }, element('b', {}, run.prompt), run.continuation)] : [],
     'Samples': textsOf(run),
     'Folder': [code(run.folder)],

@@ -68,7 +68,7 @@ class Reader {
                                     {"command", &h_.command},
                                     {"tokenizer", &h_.tokenizer},
                                     {"tokenizer_name", &h_.tokenizer_name},
-                                    {"held_out", &h_.held_out}})
+                                    {"held_out", &h_.validation}})
       *text = start.value(key, *text);
     if (const auto data = start.find("data"); data != start.end()) {
       h_.data.clear();
@@ -152,7 +152,7 @@ class Reader {
   void evaluation(const json& object, double step) {
     clock(object);
     append(h_.evaluations, step, at_least_0(object, "tokens_so_far", tokens_), seconds_);
-    h_.held_out_loss.push_back(number(object, "validation_loss"));
+    h_.validation_loss.push_back(number(object, "validation_loss"));
     h_.bits_per_byte.push_back(number(object, "bits_per_byte"));
   }
 

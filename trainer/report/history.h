@@ -41,7 +41,7 @@ struct History {
   // These come from the last start and are empty or 0 in files without starts.
   std::string layout, device, compute, host;
   int64_t ranks = 0, parameters = 0, planned_steps = 0;
-  std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: its hash
+  std::string version, command, tokenizer, tokenizer_name, validation;  // tokenizer: its hash
   std::vector<DataSource> data;
   // A checkpoint from which a start continued another run, or its own with another decay of the learning rate.
   struct Origin {
@@ -62,7 +62,7 @@ struct History {
   std::map<std::string, std::vector<double>> time;
 
   Abscissae evaluations;
-  std::vector<double> held_out_loss, bits_per_byte;
+  std::vector<double> validation_loss, bits_per_byte;
 
   std::vector<WrittenText> texts;  // by step
 

@@ -7,7 +7,7 @@ const short = value => value === null ? '–' : shortNumber(value);
 // ofTokens: it is compared only under one tokenizer.
 const figuresOf = ({ summary: s }) => [
   { name: 'Bits per byte', text: fixed(s.bits, 4), more: 'validation', value: s.bits, better: -1 },
-  { name: 'Validation loss', text: fixed(s.heldOut, 4), more: 'lowest', value: s.heldOut, better: -1, ofTokens: true },
+  { name: 'Validation loss', text: fixed(s.validation, 4), more: 'lowest', value: s.validation, better: -1, ofTokens: true },
   { name: 'Perplexity', text: s.perplexity >= 1000 ? short(s.perplexity) : fixed(s.perplexity, 2), more: 'validation',
     value: s.perplexity, better: -1, ofTokens: true },
   { name: 'Loss', text: fixed(s.loss, 4), more: 'mean at the end', value: s.loss, better: -1, ofTokens: true },
@@ -52,7 +52,7 @@ const notes = () => {
   if (groups() > 1)
     said.push(note(`These runs have ${groups()} tokenizers. Loss and perplexity count tokens, so they are compared only ` +
       'within a tokenizer; bits per byte are compared among all.'));
-  const texts = new Set(data.runs.filter(run => run.heldOut).map(run => run.group + ' ' + run.heldOut));
+  const texts = new Set(data.runs.filter(run => run.validation).map(run => run.group + ' ' + run.validation));
   if (texts.size > new Set([...texts].map(text => text.split(' ')[0])).size)
     said.push(note('Runs of one tokenizer have different tokens in data.validation: their validation figures are of ' +
       'different texts.'));

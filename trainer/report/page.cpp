@@ -63,7 +63,7 @@ std::string filled(const std::string& page, const std::map<std::string, std::str
 
 std::string report_page(std::vector<History> runs) {
   CHECK(!runs.empty(), "no run to report");
-  sort_by_held_out(runs);
+  sort_by_validation(runs);
   const std::vector<std::string> names = names_of(runs);
   nlohmann::ordered_json data = plots(runs, names);
   for (size_t r = 0; r < runs.size(); r++) data["runs"][r].update(said_of_run(runs[r]));

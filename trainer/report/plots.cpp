@@ -40,7 +40,7 @@ const std::vector<Plot>& all_plots() {
       {.title = "Validation bits per byte", .unit = "", .values = &History::bits_per_byte, .of_evaluations = true},
       {.title = "Validation loss",
        .unit = "nats a token",
-       .values = &History::held_out_loss,
+       .values = &History::validation_loss,
        .of_evaluations = true,
        .of_tokens = true},
       {.title = "Gradient norm",

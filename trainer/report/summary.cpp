@@ -47,12 +47,12 @@ std::string tokenizer_key(const History& run) {
 
 nlohmann::ordered_json summary_of(const History& run) {
   const auto number = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
-  const double held_out = lowest(run.held_out_loss);
+  const double validation = lowest(run.validation_loss);
   int64_t epoch = 0;
   for (const DataSource& source : run.data) epoch += source.samples;
   return {{"bits", number(lowest(run.bits_per_byte))},
-          {"heldOut", number(held_out)},
-          {"perplexity", number(std::exp(held_out))},
+          {"validation", number(validation)},
+          {"perplexity", number(std::exp(validation))},
           {"loss", number(last_mean(run.loss))},
           {"steps", run.steps.step.back()},
           {"planned", run.planned_steps},
@@ -82,12 +82,12 @@ std::string tokenizer_in_words(const History& run) {
   return run.tokenizer_name.empty() ? tokenizer_key(run) : run.tokenizer_name;
 }
 
-void sort_by_held_out(std::vector<History>& runs) {
+void sort_by_validation(std::vector<History>& runs) {
   const auto has_bits = [](const History& run) { return std::isfinite(lowest(run.bits_per_byte)); };
   const bool by_bits = std::ranges::any_of(runs, has_bits);
   if (!by_bits && by_tokenizer(runs).size() > 1) return;
   std::ranges::stable_sort(runs, {}, [&](const History& run) {
-    const double value = lowest(by_bits ? run.bits_per_byte : run.held_out_loss);
+    const double value = lowest(by_bits ? run.bits_per_byte : run.validation_loss);
     return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
   });
 }

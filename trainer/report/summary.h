@@ -18,6 +18,6 @@ std::string tokenizer_in_words(const History& run);
 
 // Sorts by validation bits per byte or, if no run has them and all have one tokenizer, by validation loss. The best
 // comes first, runs without the figure last.
-void sort_by_held_out(std::vector<History>& runs);
+void sort_by_validation(std::vector<History>& runs);
 
 }  // namespace megalith

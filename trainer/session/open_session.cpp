@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "kernels/system/check.h"
-#include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/session/mpi_session.h"
+#include "trainer/session/single_rank.h"
 #include "trainer/session/watched_session.h"
 
 namespace megalith {
@@ -16,7 +16,7 @@ namespace {
 std::unique_ptr<Session> meet(const CommunicationConfig& config, int* argc, char*** argv) {
   const double timeout = config.timeout > 0 ? config.timeout : std::numeric_limits<double>::infinity();
   if (config.rendezvous.empty()) {
-    if (!may_have_peers(environ)) return std::make_unique<Alone>();
+    if (!may_have_peers(environ)) return std::make_unique<SingleRank>();
     return std::make_unique<MpiSession>(argc, argv, timeout);
   }
   return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), timeout);

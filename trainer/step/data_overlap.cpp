@@ -28,26 +28,26 @@ bool same_bytes(const std::string& a, const std::string& b) {
 
 enum class Same : uint8_t { no, file, bytes };
 
-Same compare(const std::string& file, const std::string& held_out) {
+Same compare(const std::string& file, const std::string& validation) {
   std::error_code gone;
-  if (std::filesystem::equivalent(file, held_out, gone)) return Same::file;
-  return same_bytes(file, held_out) ? Same::bytes : Same::no;
+  if (std::filesystem::equivalent(file, validation, gone)) return Same::file;
+  return same_bytes(file, validation) ? Same::bytes : Same::no;
 }
 
 }  // namespace
 
-bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held) {
+bool trains_on_validation(const Config& config, const Loader& train, const ValidationSet& set) {
   for (const TokenStream& stream : train.streams())
     for (const std::string& file : stream.files())
-      for (const TokenStream& other : held.loader.streams())
-        for (const std::string& held_out : other.files()) {
-          const Same same = compare(file, held_out);
+      for (const TokenStream& other : set.loader.streams())
+        for (const std::string& validation : other.files()) {
+          const Same same = compare(file, validation);
           if (same == Same::no) continue;
           CHECK(config.data.allow_overlap,
                 "data.train contains {}, {} of data.validation = {}, so validation data would be trained on; name only "
                 "the files for training, or the folder that `megalith prepare` wrote, which means them. To overfit on "
                 "purpose, set data.allow_overlap = true",
-                file, same == Same::file ? "a file" : "with the same bytes as " + held_out, config.data.validation);
+                file, same == Same::file ? "a file" : "with the same bytes as " + validation, config.data.validation);
           return true;
         }
   return false;

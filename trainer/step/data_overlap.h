@@ -12,7 +12,7 @@ namespace megalith {
 
 // Returns whether data.train has a file of data.validation. Error unless data.allow_overlap permits it, since losses on
 // training data tell nothing about other text.
-bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held);
+bool trains_on_validation(const Config& config, const Loader& train, const ValidationSet& set);
 
 // Returns a sentence for each file of data.train that it already has under another name.
 std::vector<std::string> files_trained_on_twice(const Loader& train);

@@ -16,15 +16,15 @@ namespace megalith {
 namespace {
 
 // Returns where prepare puts the tokenizer of its output; for a glob, in the folder of the first file that matches.
-std::string tokenizer_beside(const std::string& source) {
+std::string tokenizer_folder_of(const std::string& source) {
   const std::vector<std::string> files = matches_of(source);
   return (std::filesystem::path(files.empty() ? source : files.front()).parent_path() / "tokenizer").string();
 }
 
 // Error: the known tokenizer of a source is a different one.
-void check_same_beside(const std::string& key, const std::string& sources, const std::string& path,
-                       const Tokenizer& tokenizer) {
-  for (const auto& [source, other, made_by] : tokenizers_beside(key, sources))
+void check_same_tokenizer(const std::string& key, const std::string& sources, const std::string& path,
+                          const Tokenizer& tokenizer) {
+  for (const auto& [source, other, made_by] : tokenizers_of_sources(key, sources))
     CHECK(made_by->content() == tokenizer.content(),
           "{}: {} was prepared with the tokenizer in {}, which differs from that in {}; prepare all sources with one, "
           "as in `megalith prepare --tokenizer {}`",
@@ -44,12 +44,12 @@ void check_as_prepared(const std::string& words, const std::string& folder, cons
 
 }  // namespace
 
-std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std::string& sources) {
-  std::vector<TokenizerBeside> found;
+std::vector<SourceTokenizer> tokenizers_of_sources(const std::string& key, const std::string& sources) {
+  std::vector<SourceTokenizer> found;
   if (sources.empty()) return found;
   for (const DataSource& source : parse_sources(key, sources)) {
-    const std::string folder = tokenizer_beside(source.name);
-    const auto is_it = [&](const TokenizerBeside& other) { return other.folder == folder; };
+    const std::string folder = tokenizer_folder_of(source.name);
+    const auto is_it = [&](const SourceTokenizer& other) { return other.folder == folder; };
     if (std::ranges::any_of(found, is_it)) continue;
     try {
       found.push_back({source.name, folder, load_tokenizer(folder)});
@@ -65,7 +65,7 @@ std::string tokenizer_path(const DataConfig& data) {
   if (data.train.empty()) return "";
   std::string first;
   for (const DataSource& source : parse_sources("data.train", data.train)) {
-    const std::string beside = tokenizer_beside(source.name);
+    const std::string beside = tokenizer_folder_of(source.name);
     if (std::filesystem::is_directory(beside)) return beside;
     if (first.empty()) first = beside;
   }
@@ -79,7 +79,7 @@ void find_masks(Config& config) {
     for (const DataSource& source : sources.empty() ? std::vector<DataSource>() : parse_sources(key, sources))
       for (const std::string& file : matches_of(source.name, key)) {
         files++;
-        masks += mask_beside(file).empty() ? 0 : 1;
+        masks += mask_path_of(file).empty() ? 0 : 1;
       }
   if (files > 0) config.data.masked = masks > 0;
 }
@@ -105,8 +105,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   }
   auto tokenizer = load_tokenizer(path);
   if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);
-  check_same_beside("data.train", config.data.train, path, *tokenizer);
-  check_same_beside("data.validation", config.data.validation, path, *tokenizer);
+  check_same_tokenizer("data.train", config.data.train, path, *tokenizer);
+  check_same_tokenizer("data.validation", config.data.validation, path, *tokenizer);
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   if (config.data.isolate_documents && config.data.end_of_text < 0) config.data.end_of_text = tokenizer->end_of_text();
@@ -326,21 +326,21 @@ Feed feed_from(const Windows& windows, int64_t vocab) {
           [&windows](int64_t sequence) { return windows.document_begins(sequence); }};
 }
 
-std::string describe_held_out(const HeldOut& held) {
-  const int64_t T = held.loader.sequence_length();
+std::string describe_validation(const ValidationSet& set) {
+  const int64_t T = set.loader.sequence_length();
   std::string name;
   int64_t targets = 0;
-  for (const TokenStream& stream : held.loader.streams()) {
+  for (const TokenStream& stream : set.loader.streams()) {
     name += (name.empty() ? "" : " and ") + stream.path();
     targets += stream.size() - 1;
   }
-  if (held.loader.is_masked())
+  if (set.loader.is_masked())
     return fmt::format("data.validation {}: evaluated on {} of {}, in which {}; {} left out", name,
-                       counted(held.sequences, "sequence"), T,
-                       counted(held.loader.counted(0, held.sequences), "token counts", "tokens count"),
-                       counted(held.loader.num_samples() - held.sequences, "sequence"));
-  return fmt::format("data.validation {}: evaluated on {} of {}; {} left out", name,
-                     counted(held.sequences, "sequence"), T, counted(targets - held.sequences * T, "token"));
+                       counted(set.sequences, "sequence"), T,
+                       counted(set.loader.counted(0, set.sequences), "token counts", "tokens count"),
+                       counted(set.loader.num_samples() - set.sequences, "sequence"));
+  return fmt::format("data.validation {}: evaluated on {} of {}; {} left out", name, counted(set.sequences, "sequence"),
+                     T, counted(targets - set.sequences * T, "token"));
 }
 
 DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text) {
@@ -358,17 +358,17 @@ DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t e
   return found;
 }
 
-std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
-                                     const CheckedTokens& checked) {
+std::optional<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                             const CheckedTokens& checked) {
   if (config.data.validation.empty()) return std::nullopt;
-  HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks, checked)};
-  held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
-  CHECK(held.targets() > 0,
+  ValidationSet set{open_data("data.validation", config.data.validation, config, false, rank, ranks, checked)};
+  set.sequences = std::min(set.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
+  CHECK(set.targets() > 0,
         "data.validation = {}: none of the tokens of its first {} counts in the loss; evaluate more of it with "
         "train.evaluate_batches",
-        config.data.validation, counted(held.sequences, "sequence"));
-  if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);
-  return held;
+        config.data.validation, counted(set.sequences, "sequence"));
+  if (tokenizer) set.bytes = target_bytes(set.loader, set.sequences, *tokenizer);
+  return set;
 }
 
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {

@@ -22,12 +22,12 @@ namespace megalith {
 std::string tokenizer_path(const DataConfig& data);
 
 // A readable tokenizer in tokenizer/ next to a source: if prepare made the source, the tokenizer that it used.
-struct TokenizerBeside {
+struct SourceTokenizer {
   std::string source;  // the first source of the key with this tokenizer
   std::string folder;
   std::unique_ptr<Tokenizer> tokenizer;
 };
-std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std::string& sources);
+std::vector<SourceTokenizer> tokenizers_of_sources(const std::string& key, const std::string& sources);
 
 // Sets config.data.masked: whether tokens of data.train or data.validation have a mask, as those that prepare makes of
 // conversations. The loss then counts only tokens that the mask marks, and documents are isolated.
@@ -60,7 +60,7 @@ Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);
 Feed feed_from(const Windows& windows, int64_t vocab);
 
 // The validation set: always the same first sequences of data.validation, whatever the layout.
-struct HeldOut {
+struct ValidationSet {
   Loader loader;
   int64_t sequences = 0;  // train.evaluate_batches global batches, or all of them
   int64_t bytes = 0;      // of text of their targets; 0 without a tokenizer
@@ -76,11 +76,11 @@ struct DocumentCount {
 DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text);
 
 // Describes how much of data.validation is evaluated, and how much is not.
-std::string describe_held_out(const HeldOut& held);
+std::string describe_validation(const ValidationSet& set);
 
 // Returns nullopt if data.validation is empty.
-std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
-                                     const CheckedTokens& checked = {});
+std::optional<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                             const CheckedTokens& checked = {});
 
 // Returns the bytes of text of the targets of samples [0, sequences), or of this many windows.
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);

@@ -40,17 +40,17 @@ Inputs open_inputs(const Config& config, const Session& session, RankContext& wo
     const CheckedTokens checked(checked_path(config));
     inputs.emplace(Inputs{.data = open_data("data.train", config.data.train, config, config.data.shuffle,
                                             session.rank(), session.size(), checked),
-                          .held_out = open_held_out(config, tokenizer, session.rank(), session.size(), checked),
+                          .validation = open_validation(config, tokenizer, session.rank(), session.size(), checked),
                           .fingerprint = {}});
-    if (inputs->held_out && session.rank() == 0)
-      inputs->trained_on_held_out = trains_on_held_out(config, inputs->data, *inputs->held_out);
+    if (inputs->validation && session.rank() == 0)
+      inputs->trained_on_validation = trains_on_validation(config, inputs->data, *inputs->validation);
     if (session.rank() == 0) inputs->trained_on_twice = files_trained_on_twice(inputs->data);
     const DeviceChoice& device = work.device;
     check_memory({{device.world, work.rehearsal.memory, work.process_memory(threads).to_come()}},
                  session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;
     inputs->fingerprint =
-        run_fingerprint(config, tokenizer, inputs->data, inputs->held_out ? &inputs->held_out->loader : nullptr);
+        run_fingerprint(config, tokenizer, inputs->data, inputs->validation ? &inputs->validation->loader : nullptr);
     check_start(config, *inputs->fingerprint);
   });
   return std::move(*inputs);
@@ -59,8 +59,9 @@ Inputs open_inputs(const Config& config, const Session& session, RankContext& wo
 void keep_checked(const Config& config, const Inputs& inputs) {
   CheckedTokens checked(checked_path(config));
   for (const TokenStream& stream : inputs.data.streams()) checked.add(stream.files(), config.model.vocab);
-  if (inputs.held_out)
-    for (const TokenStream& stream : inputs.held_out->loader.streams()) checked.add(stream.files(), config.model.vocab);
+  if (inputs.validation)
+    for (const TokenStream& stream : inputs.validation->loader.streams())
+      checked.add(stream.files(), config.model.vocab);
   checked.write(checked_path(config));
 }
 

@@ -18,8 +18,8 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& ses
 
 struct Inputs {
   Loader data;
-  std::optional<HeldOut> held_out;
-  bool trained_on_held_out = false;
+  std::optional<ValidationSet> validation;
+  bool trained_on_validation = false;
   std::vector<std::string> trained_on_twice = {};  // files_trained_on_twice(), on rank 0
   std::optional<RunFingerprint> fingerprint;       // on rank 0
 };

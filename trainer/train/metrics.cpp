@@ -178,7 +178,7 @@ nlohmann::ordered_json Metrics::start_line() const {
     start["tokenizer_name"] = header_.fingerprint.tokenizer_name;
   }
   if (!header_.fingerprint.sources.empty()) start["data"] = to_json(header_.fingerprint).at("sources");
-  if (!header_.held_out.empty()) start["held_out"] = header_.held_out;
+  if (!header_.validation.empty()) start["held_out"] = header_.validation;
   if (!header_.resumed_from.empty()) start["resumed_from"] = header_.resumed_from;
   if (!header_.other_decay.empty()) start["other_decay"] = header_.other_decay;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;

@@ -47,7 +47,7 @@ struct RunHeader {
   int threads = 0;  // a rank
   std::string command = {};
   RunFingerprint fingerprint = {};
-  std::string held_out = {};  // content_of_source() of data.validation
+  std::string validation = {};  // content_of_source() of data.validation
   // A checkpoint of another folder, or one that continues with another decay, and how that decay differs.
   std::string resumed_from = {}, other_decay = {};
 };

@@ -119,7 +119,7 @@ bool Preemption::agree(int64_t bytes, int64_t batches) {
       bytes, longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches));
 }
 
-bool Preemption::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
+bool Preemption::continues_evaluating(int64_t bytes, int64_t made, int64_t batches) {
   const double a_batch = (StepClock::host_now() - evaluation_began_) / static_cast<double>(made);
   if (agreed() || !agree_with_time(bytes, a_batch * static_cast<double>(batches - made)) || time_to_evaluate())
     return true;

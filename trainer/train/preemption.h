@@ -40,7 +40,7 @@ class Preemption {
   bool agree(int64_t bytes, int64_t batches);
   // Collective, after `made` of the `batches` of an evaluation. Returns false if a signal leaves no time for the rest
   // and a save.
-  bool goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches);
+  bool continues_evaluating(int64_t bytes, int64_t made, int64_t batches);
   bool agreed() const { return agreed_.has_value(); }
   bool time_to_save() const;
   bool time_to_evaluate() const;  // with a save

@@ -127,17 +127,17 @@ policy::Event Run::check_preemption() {
   return policy::PreemptionChecked{grace_period()};
 }
 
-std::optional<double> Run::held_out_loss() {
-  const HeldOut& held_out = *inputs_.held_out;
-  const int64_t all = held_out.sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
+std::optional<double> Run::validation_loss() {
+  const ValidationSet& validation = *inputs_.validation;
+  const int64_t all = validation.sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
   const bool masked = config_.data.masked;
-  const double weights = masked ? static_cast<double>(held_out.loader.counted(0, all)) : static_cast<double>(all);
+  const double weights = masked ? static_cast<double>(validation.loader.counted(0, all)) : static_cast<double>(all);
   double sum = 0;
   for (int64_t made = 0; made <= last; made++) {
-    if (made > 0 && !preemption_.goes_on_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
+    if (made > 0 && !preemption_.continues_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
     const int64_t first = made * batch, n = std::min(batch, all - first);
-    const Feed feed = feed_from(held_out.loader, first, config_.model.vocab);
-    const int64_t weight = masked ? held_out.loader.counted(first, n) : n;
+    const Feed feed = feed_from(validation.loader, first, config_.model.vocab);
+    const int64_t weight = masked ? validation.loader.counted(first, n) : n;
     if (weight > 0) sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
   }
   return sum / weights;
@@ -146,8 +146,9 @@ std::optional<double> Run::held_out_loss() {
 policy::Event Run::evaluate() {
   std::optional<double> loss;
   preemption_.evaluate([&] {
-    loss = held_out_loss();
-    if (loss) metrics_->evaluation(state_.progress.step, *loss, inputs_.held_out->targets(), inputs_.held_out->bytes);
+    loss = validation_loss();
+    if (loss)
+      metrics_->evaluation(state_.progress.step, *loss, inputs_.validation->targets(), inputs_.validation->bytes);
   });
   return policy::Evaluated{
       .complete = loss.has_value(), .finite = loss && std::isfinite(*loss), .preemption = grace_period()};

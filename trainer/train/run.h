@@ -62,7 +62,7 @@ class Run {
   policy::Event report();
   policy::Event check_preemption();
   policy::Event evaluate();
-  std::optional<double> held_out_loss();  // nullopt if a signal cuts the evaluation short
+  std::optional<double> validation_loss();  // nullopt if a signal cuts the evaluation short
   void warn_of_validation() const;
   void sample();
   void prepare_save();

@@ -20,7 +20,7 @@ void log_data(const Config& config, const Inputs& inputs) {
   const Loader& data = inputs.data;
   for (const std::string& line : describe_data("data.train", data, config.train.steps * config.batch.global_batch_size))
     log_info("{}", line);
-  if (inputs.held_out) log_info("{}", describe_held_out(*inputs.held_out));
+  if (inputs.validation) log_info("{}", describe_validation(*inputs.validation));
   for (const std::string& line : inputs.trained_on_twice) log_warning("{}", line);
   if (config.data.isolate_documents) {
     const DocumentCount found = count_documents(data.streams(), config.data.end_of_text);
@@ -33,7 +33,7 @@ void log_data(const Config& config, const Inputs& inputs) {
           "index has their ends",
           config.data.end_of_text);
   }
-  if (inputs.trained_on_held_out)
+  if (inputs.trained_on_validation)
     log_warning(
         "data.train has files of data.validation, as data.allow_overlap permits: validation losses are on training "
         "data and tell nothing about other text");

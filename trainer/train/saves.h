@@ -31,7 +31,7 @@ class Saves {
   // The policy's actions of the same names. All are collective.
   policy::Event save(const Progress& progress, bool prune);
   policy::Event begin_save(const Progress& progress, bool prune);
-  std::optional<policy::Event> advance() { return asynchronously(&Checkpointer::go_on); }
+  std::optional<policy::Event> advance() { return asynchronously(&Checkpointer::advance); }
   std::optional<policy::Event> finish() { return asynchronously(&Checkpointer::finish); }
   void warn_failed() const;
   void warn_last_update_unsaved() const;

@@ -1,5 +1,5 @@
 // Which documents of a corpus are held out, and where the end of one begins that is.
-#include "data/corpus/held_out.h"
+#include "data/corpus/validation_split.h"
 
 #include <set>
 
@@ -24,10 +24,10 @@ using test::valid_text;
 using test::zstd_compressed;
 
 int64_t split_of(const std::string& document, double fraction) {
-  return HoldOut(HoldOut::Rule::ends, fraction).split_of(document);
+  return ValidationSplit(ValidationSplit::Rule::ends, fraction).split_of(document);
 }
 
-TEST(HoldOut, AnEndBeginsWithALineOrACharacter) {
+TEST(ValidationSplit, AnEndBeginsWithALineOrACharacter) {
   EXPECT_EQ(split_of("12345678", 0.25), 6);
   EXPECT_EQ(split_of("123456789", 0.25), 6) << "rounded up";
   EXPECT_EQ(split_of("1234\n678", 0.25), 5) << "a line that begins as much before";
@@ -41,13 +41,13 @@ TEST(HoldOut, AnEndBeginsWithALineOrACharacter) {
   EXPECT_EQ(split_of("123456\xc3\xa9", 0.25), 6);
 }
 
-TEST(HoldOut, NothingWhereThatIsNoWholeCharacterOrAll) {
+TEST(ValidationSplit, NothingWhereThatIsNoWholeCharacterOrAll) {
   EXPECT_EQ(split_of("caf\xc3\xa9", 0.1), 5);
   EXPECT_EQ(split_of("\xf0\x9f\x98\x80", 0.5), 4);
   EXPECT_EQ(split_of("1", 0.1), 1) << "a byte is left for training";
 }
 
-TEST(HoldOut, ALineIsLookedForIn64KiB) {
+TEST(ValidationSplit, ALineIsLookedForIn64KiB) {
   const size_t end = 768 << 10;  // of 1 MiB, a quarter held out
   for (const size_t before : {64 << 10, (64 << 10) + 1}) {
     std::string document(1 << 20, 'x');
@@ -61,22 +61,22 @@ TEST(Corpus, WholeDocumentsAreDrawnByTheirContent) {
   Scratch scratch;
   const Texts first = numbered(600, 0), second = numbered(600, 600);
   const std::string a = scratch.write("a.jsonl", as_lines(first)), b = scratch.write("b.txt", as_text(second));
-  const auto held_out = [&](const Texts& texts, const std::string& out, int64_t window) {
+  const auto validation = [&](const Texts& texts, const std::string& out, int64_t window) {
     PrepareOptions options = options_for(texts, scratch.path(out), 0.05);
     options.window_bytes = window;
     const PrepareReport report = prepare(options);
-    EXPECT_EQ(report.held_out, HoldOut::Rule::documents);
+    EXPECT_EQ(report.rule, ValidationSplit::Rule::documents);
     EXPECT_EQ(report.train.documents + report.validation.documents, static_cast<int64_t>(600 * texts.size()));
     return documents_in(scratch.path(out + "/validation.bin"));
   };
-  const Texts of_a = held_out({a}, "a", 1 << 20), of_b = held_out({b}, "b", 1 << 20);
+  const Texts of_a = validation({a}, "a", 1 << 20), of_b = validation({b}, "b", 1 << 20);
   EXPECT_GT(of_a.size(), 15u);
   EXPECT_LT(of_a.size(), 50u);
   Texts both = of_a;
   both.insert(both.end(), of_b.begin(), of_b.end());
-  EXPECT_EQ(held_out({a, b}, "ab", 1 << 20), both) << "adding a file moved a document";
-  EXPECT_EQ(held_out({a, b}, "small windows", 10), both);
-  EXPECT_EQ(held_out({scratch.write("b.jsonl", as_lines(second))}, "lines", 100), of_b)
+  EXPECT_EQ(validation({a, b}, "ab", 1 << 20), both) << "adding a file moved a document";
+  EXPECT_EQ(validation({a, b}, "small windows", 10), both);
+  EXPECT_EQ(validation({scratch.write("b.jsonl", as_lines(second))}, "lines", 100), of_b)
       << "the form of a document counts";
   Texts all = documents_in(scratch.path("a/train.bin"));
   all.insert(all.end(), of_a.begin(), of_a.end());
@@ -93,11 +93,11 @@ TEST(Corpus, LongDocumentsAreDrawnByTheirBeginning) {
     PrepareOptions options = options_for({text}, scratch.path(std::to_string(window)), 0.3);
     options.window_bytes = window;
     prepare(options);
-    const Texts held_out = documents_in(options.out + "/validation.bin");
+    const Texts validation = documents_in(options.out + "/validation.bin");
     if (!before.empty()) {
-      EXPECT_TRUE(held_out == before) << "windows of " << window;
+      EXPECT_TRUE(validation == before) << "windows of " << window;
     }
-    before = held_out;
+    before = validation;
   }
   EXPECT_GT(std::count_if(before.begin(), before.end(), [](const std::string& d) { return d.size() > 100'000; }), 0);
 }
@@ -118,7 +118,7 @@ TEST(Corpus, EndsOfFewDocumentsDoNotDependOnWindows) {
       PrepareOptions options = options_for({scratch.path(name)}, scratch.path("out"), 0.1);
       options.window_bytes = window;
       const PrepareReport report = prepare(options);
-      EXPECT_EQ(report.held_out, HoldOut::Rule::ends);
+      EXPECT_EQ(report.rule, ValidationSplit::Rule::ends);
       EXPECT_EQ(report.validation.documents, 6);
       auto files = files_below(options.out);
       EXPECT_EQ(files.erase("prepared.json"), 1u) << "which names the texts";

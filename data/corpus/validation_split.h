@@ -15,7 +15,7 @@
 
 namespace megalith {
 
-class HoldOut {
+class ValidationSplit {
  public:
   enum class Rule { nothing, documents, ends };
   static constexpr size_t hashed_bytes = 64 << 10;
@@ -25,8 +25,8 @@ class HoldOut {
   // read(offset, out, bytes) reads at most 64 KiB before the end of the document and 4 bytes after it.
   using Read = std::function<void(int64_t offset, char* out, int64_t bytes)>;
 
-  HoldOut() = default;
-  HoldOut(Rule rule, double fraction) : rule_(rule), fraction_(fraction) {}
+  ValidationSplit() = default;
+  ValidationSplit(Rule rule, double fraction) : rule_(rule), fraction_(fraction) {}
 
   Rule rule() const { return rule_; }
   // Decides by the hash of a document, or of its first hashed_bytes.

@@ -1,5 +1,5 @@
 // The end of a process that is alone, from any of its threads.
-#include "trainer/session/alone.h"
+#include "trainer/session/single_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 namespace megalith {
 namespace {
 
-TEST(Alone, AbortDestroysNothing) {
+TEST(SingleRank, AbortDestroysNothing) {
   const auto abort_beside_the_main_thread = [] {
     std::atexit([] { std::fputs("destroyed", stderr); });
-    std::thread([] { Alone().abort(3); }).join();
+    std::thread([] { SingleRank().abort(3); }).join();
   };
   EXPECT_EXIT(abort_beside_the_main_thread(), testing::ExitedWithCode(3), "^$");
 }

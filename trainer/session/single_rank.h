@@ -8,9 +8,9 @@
 
 namespace megalith {
 
-class Alone : public Session {
+class SingleRank : public Session {
  public:
-  Alone() = default;
+  SingleRank() = default;
   std::vector<std::string> all_gather_text(const std::string& mine) const override { return {mine}; }
   std::string broadcast_text(const std::string& text) const override { return text; }
   // The main thread may be computing, so nothing is destroyed.

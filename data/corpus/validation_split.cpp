@@ -1,4 +1,4 @@
-#include "data/corpus/held_out.h"
+#include "data/corpus/validation_split.h"
 
 #include <xxhash.h>
 
@@ -14,26 +14,26 @@ constexpr int64_t longest_search = 64 << 10, longest_character = 4;
 
 }  // namespace
 
-bool HoldOut::draws(std::string_view document) const {
+bool ValidationSplit::draws(std::string_view document) const {
   const uint64_t hash = XXH3_64bits(document.data(), std::min(document.size(), hashed_bytes));
   return static_cast<double>(hash >> 11) < fraction_ * 0x1p53;
 }
 
-int64_t HoldOut::wanted(int64_t size) const {
+int64_t ValidationSplit::wanted(int64_t size) const {
   return static_cast<int64_t>(std::ceil(static_cast<double>(size) * fraction_));
 }
 
-int64_t HoldOut::begin(int64_t size) const {
+int64_t ValidationSplit::begin(int64_t size) const {
   return std::max<int64_t>(size - wanted(size), std::min<int64_t>(size, 1));
 }
 
-int64_t HoldOut::search_begin(int64_t size) const {
+int64_t ValidationSplit::search_begin(int64_t size) const {
   return std::max<int64_t>(begin(size) - std::min(wanted(size), longest_search), 1) - 1;
 }
 
-int64_t HoldOut::search_end(int64_t size) const { return std::min(begin(size) + longest_character, size); }
+int64_t ValidationSplit::search_end(int64_t size) const { return std::min(begin(size) + longest_character, size); }
 
-int64_t HoldOut::split_of(int64_t size, const Read& read) const {
+int64_t ValidationSplit::split_of(int64_t size, const Read& read) const {
   const int64_t split = begin(size), first = search_begin(size) + 1;
   std::string before(static_cast<size_t>(split - first + 1), '\0');  // the byte before each possible beginning
   read(first - 1, before.data(), static_cast<int64_t>(before.size()));
@@ -47,7 +47,7 @@ int64_t HoldOut::split_of(int64_t size, const Read& read) const {
   return split + static_cast<int64_t>(skip);  // `size` if no character begins there
 }
 
-int64_t HoldOut::split_of(std::string_view document) const {
+int64_t ValidationSplit::split_of(std::string_view document) const {
   return split_of(static_cast<int64_t>(document.size()), [&](int64_t offset, char* out, int64_t bytes) {
     document.copy(out, static_cast<size_t>(bytes), static_cast<size_t>(offset));
   });
