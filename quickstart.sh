@@ -99,12 +99,12 @@ else
 fi
 
 echo "== a sample"
-"$megalith" generate --checkpoint "$out" --prompt "The " --tokens 120 --temperature 0.7
+"$megalith" generate "$out" --prompt "The " --tokens 120 --temperature 0.7
 cat <<END
 
 text and tokens  $out/data
 log and metrics  $out/log.txt, $out/metrics.jsonl
 plots            $megalith report $out
 checkpoints      $out/checkpoints
-more samples     $megalith generate --checkpoint $out --prompt "Once " --seed 2
+more samples     $megalith generate $out --prompt "Once " --seed 2
 END

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "configs/field.h"
+#include "configs/foreign_keys.h"
 #include "configs/suggest.h"
 #include "kernels/system/check.h"
 
@@ -162,8 +163,12 @@ class Reader {
   void store(const FieldOf<Record>& field, const Value& value, const std::string& where) {
     const std::string wrong = value_problem(field, value);
     CHECK(wrong.empty(), "{}: {} {}", where, assignment(field.name(), value), wrong);
-    CHECK(field.set(record_, value), "{}: {} is not a choice, expected {}", where, assignment(field.name(), value),
-          field.expected());
+    if (!field.set(record_, value)) {
+      const std::string* word = std::get_if<std::string>(&value);
+      const std::string known = word ? foreign_word_message(*word, field.choices) : "";
+      FAIL("{}: {} is not a choice, expected {}{}{}", where, assignment(field.name(), value), field.expected(),
+           known.empty() ? "" : "; ", known);
+    }
     set_at_[field.name()] = where;
   }
 

@@ -70,7 +70,7 @@ std::string unknown_key_message(std::string_view name, const std::vector<Key>& k
   if (best.empty() && !keys_of_section.empty())
     if (const std::string near_key = nearest(key, keys_of_section); !near_key.empty())
       best = fmt::format("{}.{}", section, near_key);
-  if (best.empty() && homes.size() == 1) best = homes.front();
+  if (best.empty() && !homes.empty()) best = fmt::to_string(fmt::join(homes, "` or `"));
   if (best.empty()) best = nearest(name, full_names);
 
   if (!best.empty()) return fmt::format("unknown key `{}`, did you mean `{}`?", shown(name), best);

@@ -22,7 +22,9 @@ TEST(ForeignKeys, NameKeysThatThereAre) {
     for (size_t begin = here.find('`'); begin != std::string::npos;) {
       const size_t end = here.find('`', begin + 1);
       ASSERT_NE(end, std::string::npos) << here;
-      EXPECT_TRUE(ours.contains(here.substr(begin + 1, end - begin - 1))) << here;
+      const std::string name = here.substr(begin + 1, end - begin - 1);
+      const bool is_command = name.starts_with("megalith ") || name.starts_with("wandb ") || name.starts_with("hf ");
+      EXPECT_TRUE(is_command || ours.contains(name)) << here;
       begin = here.find('`', end + 1);
     }
   }
@@ -39,10 +41,62 @@ TEST(ForeignKeys, AreRefusedWithTheNameOfOurs) {
   for (const char* key : {"parallel.partitions", "parallel.microbatches", "memory.sm_activation_offloading",
                           "parallel.tensor_parallel_seed", "precision.fp8", "parallel.ddp",
                           "parallel.shard_optimizer_state", "batch.gradient_accumulation_steps"})
-    EXPECT_NE(message_of([&] { parse_config("", "run.toml", {std::string(key) + "=1"}); }).find(" here"),
+    EXPECT_NE(message_of([&] { parse_config("", "run.toml", {std::string(key) + "=1"}); }).find("` of "),
               std::string::npos)
         << key;
   EXPECT_EQ(foreign_key_message("parallel.placemnt"), "");
+}
+
+// What users of torchtitan, LitGPT, axolotl, TRL, PEFT and transformers type out of habit.
+TEST(ForeignKeys, HabitsAreAnswered) {
+  const auto answer = [](const char* typed) { return message_of([&] { parse_config("", "run.toml", {typed}); }); };
+  const auto expect = [&](const char* typed, const char* words) {
+    EXPECT_NE(answer(typed).find(words), std::string::npos) << typed << ": " << answer(typed);
+  };
+  expect("training.seq_len=2048", "`seq_len` of torchtitan is `batch.sequence_length` here");
+  expect("parallelism.data_parallel_shard_degree=8", "`parallel.sharded_data_parallel_degree`");
+  expect("parallelism.tensor_parallel_degree=2", "did you mean `parallel.tensor_parallel_degree`?");
+  expect("checkpoint.interval=500", "`checkpoint.every`");
+  expect("train.max_tokens=3e12", "`max_tokens` of LitGPT is not set: `train.steps` times");
+  expect("lora_r=8", "`adapter.rank`");
+  expect("num_train_epochs=3", "`train.steps` counts updates");
+  expect("lr_scheduler_type=cosine", "`optimizer.decay`");
+  expect("report_to=wandb", "`wandb sync`");
+  expect("wandb_log=True", "`run.tensorboard`");
+  expect("eval_only=True", "`megalith evaluate");
+  expect("grad_clip=1.0", "`optimizer.gradient_clip`");
+  expect("model.sliding_window=4096", "attention always reads the whole sequence");
+  expect("model.experts=8", "not supported");
+  expect("seed=1337", "did you mean `data.seed` or `train.seed`?");
+  expect("assistant_only_loss=true", "`megalith prepare`");
+}
+
+TEST(ForeignKeys, WordsAreAnswered) {
+  const auto answer = [](const std::string& typed) {
+    return message_of([&] { parse_config("", "run.toml", {typed}); });
+  };
+  const auto expect = [&](const char* typed, const char* words) {
+    EXPECT_TRUE(answer(typed).ends_with(words)) << typed << ": " << answer(typed);
+  };
+  expect("precision.compute=bfloat16", "expected one of bf16 fp16 fp32; write bf16");
+  expect("precision.compute=BF16", "; write bf16");
+  expect("precision.compute=16-mixed", "; write fp16");
+  expect("precision.compute=fp8", "; fp8 is not supported: the nearest is bf16");
+  expect("precision.master=float16", "expected one of fp32 bf16");
+  expect("optimizer.algorithm=adamw_torch_fused", "; write adamw");
+  expect("optimizer.decay=wsd", "; write linear, with optimizer.decay_begin");
+  expect("parallel.sharding_strategy=HYBRID_SHARD", "; write full_shard, with parallel.sharded_data_parallel_degree");
+  expect("parallel.pipeline_schedule=ZBVZeroBubble", "; write zb_v");
+  expect("communication.backend=gloo", "; write mpi");
+  EXPECT_NE(answer("communication.backend=smddp").find("communication.symmetric_memory"), std::string::npos);
+  for (const ForeignWord& foreign : foreign_words()) {
+    const auto ours = key_values(Config{});
+    const std::string here(foreign.here);
+    for (size_t dot = here.find('.'); dot != std::string::npos; dot = here.find('.', dot + 1)) {
+      const size_t begin = here.rfind(' ', dot) + 1, end = std::min(here.find(' ', dot), here.size());
+      EXPECT_TRUE(ours.contains(here.substr(begin, end - begin))) << here;
+    }
+  }
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ TEST(Recipes, AllLoadAndRoundTrip) {
     EXPECT_NO_THROW(load_config(entry.path(), {"train.steps=2"})) << "a recipe can be cut short";
   }
   EXPECT_EQ(names, (std::set<std::string>{"quickstart",
+                                          "finetune",
+                                          "lora",
                                           "gpt2_124m",
                                           "gpt2_350m",
                                           "gpt2_774m",

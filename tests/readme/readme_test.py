@@ -46,6 +46,11 @@ NOT_RUN = {
     "sbatch --nodes 4 docker/train.slurm config.toml": "a cluster with Slurm",
     "srun --mpi=none --kill-on-bad-exit=1 megalith train CONFIG run.device=cuda communication.rendezvous=/shared/meet":
         "a cluster with Slurm",
+    **dict.fromkeys(
+        ["megalith prepare --text conversations.jsonl --template MODEL --tokenizer MODEL --sequence-length 1024 --out runs/finetune/data",
+         "megalith train finetune checkpoint.init_from=MODEL", "megalith chat runs/finetune",
+         "megalith checkpoint export runs/finetune --out tuned"],
+        "a model; tests/end_to_end/fine_tuning_test.cpp runs it with three small ones"),
     "docker/bundle.sh build/carry/megalith --tests --architectures 90a --packed": "CUDA, and minutes",
     "bench/gpu.sh build/carry/megalith.tar.xz --out gpu-results": "a GPU",
     "bench/gpu.sh build/carry/megalith.tar.xz --out gpu-results --only '^tune$|^shapes of models$|^all kernels$|^racecheck$|^initcheck$'":

@@ -157,7 +157,7 @@ int chat(const ChatOptions& o, const Session& session) {
 Command chat_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("chat", "Chat with a model that was trained on conversations; on one rank or several");
   auto o = std::make_shared<ChatOptions>();
-  app->add_option("model", o->model.checkpoint, "run folder, checkpoint, or Hugging Face checkpoint")->required();
+  add_model(app, o->model);
   app->add_option("--template", o->template_name,
                   "the form of messages in a text: chatml, llama3, mistral, zephyr, plain, a file "
                   "(data/conversations/chat_template.h, or Jinja), or a folder that has one; default: that of the "

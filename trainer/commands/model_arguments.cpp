@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 
 #include <fmt/ranges.h>
 
@@ -23,6 +25,24 @@ Inference ModelArguments::open(const Session& session) const {
   Inference inference(checkpoint, tokenizer, options, session, special_texts);
   if (session.rank() == 0 && !inference.why_cpu().empty()) fmt::print(stderr, "on the CPU: {}\n", inference.why_cpu());
   return inference;
+}
+
+void add_model(CLI::App* app, ModelArguments& model) {
+  const auto first = std::make_shared<std::string>();
+  app->add_option("model", *first, "run folder, checkpoint, or Hugging Face checkpoint");
+  app->add_option("--checkpoint", model.checkpoint, "the same");
+  app->parse_complete_callback([first, &model] {
+    std::error_code absent;
+    if (is_override(*first) && !std::filesystem::exists(*first, absent)) {
+      model.overrides.insert(model.overrides.begin(), *first);
+      first->clear();
+    }
+    if (first->empty() && model.checkpoint.empty()) throw CLI::RequiredError("model");
+    if (!first->empty() && !model.checkpoint.empty())
+      throw CLI::ValidationError("the model",
+                                 fmt::format("{} and --checkpoint {}: give one", *first, model.checkpoint));
+    if (!first->empty()) model.checkpoint = *first;
+  });
 }
 
 void add_model_options(CLI::App* app, ModelArguments& model) {

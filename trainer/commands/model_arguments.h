@@ -21,7 +21,9 @@ struct ModelArguments {
   Inference open(const Session& session) const;
 };
 
-// Adds all options except the one that names the model.
+// Adds the model: the first word, or --checkpoint.
+void add_model(CLI::App* app, ModelArguments& model);
+// Adds all options except the model.
 void add_model_options(CLI::App* app, ModelArguments& model);
 
 // The options that choose a token and end a text.

@@ -22,10 +22,6 @@ namespace megalith {
 
 namespace {
 
-void add_checkpoint(CLI::App* app, ModelArguments& model) {
-  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face checkpoint")->required();
-}
-
 // Returns on all ranks the lines that rank 0 reads, or throws its error on all.
 std::vector<std::string> of_rank_0(const Session& session, const std::function<std::vector<std::string>()>& read) {
   std::vector<std::string> texts;
@@ -283,7 +279,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
 Command generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue texts; on one rank or under mpirun");
   auto o = std::make_shared<GenerateOptions>();
-  add_checkpoint(app, o->model);
+  add_model(app, o->model);
   add_model_options(app, o->model);
   Generation& how = o->how;
   app->add_option("--prompt", o->prompt, "text to continue; -: standard input");
@@ -308,7 +304,7 @@ Command evaluate_command(CLI::App& cli) {
                                  "Loss, bits per byte and perplexity of a checkpoint on texts or a token file, or its "
                                  "scores on questions; on one rank or under mpirun");
   auto o = std::make_shared<EvaluateOptions>();
-  add_checkpoint(app, o->model);
+  add_model(app, o->model);
   add_model_options(app, o->model);
   const auto take = [o](const std::vector<std::string>& words) {
     for (const std::string& word : words) (is_override(word) ? o->model.overrides : o->texts).push_back(word);
