@@ -57,9 +57,10 @@ Table<Config> build_table() {
       "sqrt(2 * layers)");
 
   Rows adapter(table, "adapter", &Config::adapter);
-  adapter.number("rank", &AdapterConfig::rank, "features", between(0, 65536),
-                 "Train low-rank adapters of this rank on the linear layers of checkpoint.init_from, whose weights are "
-                 "frozen; 0: off");
+  adapter.number(
+      "rank", &AdapterConfig::rank, "features", between(0, 65536),
+      "Train low-rank adapters (LoRA) of this rank on the linear layers of checkpoint.init_from, whose weights are "
+      "frozen; 0: off");
   adapter.number("alpha", &AdapterConfig::alpha, "", above(0),
                  "The output of an adapter is multiplied by alpha / rank");
   adapter.number("dropout", &AdapterConfig::dropout, "probability", from_to_below(0, 1),

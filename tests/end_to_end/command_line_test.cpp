@@ -152,6 +152,22 @@ TEST(CommandLine, help_is_of_a_key_as_well) {
   EXPECT_EQ(count(said({"help", "seed"}).out, "\n  seed = 1 "), 2u) << "of [data] and of [train]";
 }
 
+TEST(CommandLine, help_is_of_a_word_as_well) {
+  const Result lora = said({"help", "LoRA"});
+  EXPECT_EQ(lora.status, 0) << lora.text();
+  EXPECT_NE(lora.out.find("[adapter]\n  rank = 0 "), std::string::npos) << lora.text();
+  const Result warmup = said({"help", "warmup"});
+  EXPECT_EQ(count(warmup.out, "[optimizer]\n"), 1u) << warmup.text();
+  EXPECT_NE(warmup.out.find("  warmup_steps = 0 "), std::string::npos) << warmup.text();
+  EXPECT_EQ(said({"help", "num_train_epochs"}).out.rfind("`num_train_epochs` of transformers is not set: ", 0), 0u);
+  const Result chat = said({"help", "template"});
+  EXPECT_NE(chat.out.find("megalith chat --template"), std::string::npos) << chat.text();
+  EXPECT_NE(chat.out.find("megalith prepare --template"), std::string::npos) << chat.text();
+  std::istringstream lines(chat.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_NE(said({"help", "xylophone"}).err.find("has no command `xylophone`"), std::string::npos);
+}
+
 // --section.key=value is section.key=value, wherever it stands.
 TEST(CommandLine, keys_may_be_written_as_options) {
   SKIP_WITHOUT_REFERENCE();

@@ -2,10 +2,12 @@
 // on a run of its own.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/process.h"
@@ -23,9 +25,10 @@ TEST(Plan, every_recipe) {
     recipes++;
     const bool of_cluster = read_file(entry.path()).find("[hardware]") != std::string::npos;
     for (const char* ranks : {"1", "2", "8"}) {
-      // The vocabulary that the quickstart's tokenizer will have once there is one.
+      // These have a vocabulary once there is a tokenizer, or a model to start from.
       Args args{"plan", entry.path(), "--ranks", ranks};
-      if (entry.path().stem() == "quickstart") args.push_back("model.vocab=4096");
+      if (std::set<std::string>{"quickstart", "finetune", "lora"}.contains(entry.path().stem()))
+        args.push_back("model.vocab=4096");
       if (of_cluster) args = {"plan", entry.path()};
       const Result result = run(megalith(args), scratch.folder());
       EXPECT_EQ(result.status, 0) << entry.path() << result.text();
@@ -40,6 +43,23 @@ TEST(Plan, every_recipe) {
     }
   }
   EXPECT_GE(recipes, 10);
+}
+
+// Ctrl-C ends a search with what it has found, which is also in the file; after ten seconds a line says how far it is.
+TEST(Search, EndsWithTheFastestSoFar) {
+  const Scratch scratch;
+  Process process(megalith({"search", "60b_p4d", "--write", "fastest.toml"}), scratch.folder());
+  const auto has_told = [&] { return process.seconds() > 12 && fs::exists(scratch / "fastest.toml"); };
+  while (process.running() && process.seconds() < 60 && !has_told()) sleep_for(0.1);
+  ::kill(process.pid(), SIGINT);
+  const Result ended = process.wait(60);
+  EXPECT_EQ(ended.status, 128 + SIGINT) << ended.text();
+  EXPECT_NE(ended.err.find(" %  "), std::string::npos) << ended.text();
+  EXPECT_NE(ended.err.find(" tried  best "), std::string::npos) << ended.text();
+  EXPECT_NE(ended.out.find("ended early: "), std::string::npos) << ended.text();
+  EXPECT_NE(ended.out.find("s/step"), std::string::npos) << ended.text();
+  const Result planned = run(megalith({"plan", "fastest.toml"}), scratch.folder());
+  EXPECT_EQ(planned.status, 0) << planned.text();
 }
 
 // 256 ranks of a model of 30 billion parameters, on whatever machine this is.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -141,6 +142,28 @@ TEST(SearchLayouts, SaysWhichMemoryNothingFits) {
   EXPECT_TRUE(says(of_host, "none fits a host of 0.001 GiB")) << of_host;
   EXPECT_TRUE(says(of_host, "memory.offload_optimizer")) << of_host;
   EXPECT_FALSE(says(of_host, "none fits NVIDIA")) << of_host;
+}
+
+// The watch is told of growing shares, and of the best so far, and can end the search.
+TEST(SearchLayouts, TellsWhatItHasFoundAndCanBeEnded) {
+  double share = 0, best = std::numeric_limits<double>::infinity();
+  const Search whole = search(asked(), machines(), 8, 3, [&](double now, const Search& found) {
+    EXPECT_GT(now, share);
+    share = now;
+    if (!found.best.empty()) {
+      EXPECT_LE(found.best[0].prediction.seconds, best);
+      best = found.best[0].prediction.seconds;
+    }
+    return true;
+  });
+  EXPECT_EQ(share, 1);
+  EXPECT_FALSE(whole.ended_early);
+  const Search cut = search(asked(), machines(), 8, 3, [](double, const Search& found) { return found.best.empty(); });
+  EXPECT_TRUE(cut.ended_early);
+  ASSERT_FALSE(cut.best.empty());
+  EXPECT_LT(cut.tried + cut.too_slow, whole.tried + whole.too_slow);
+  EXPECT_NE(report(cut, machines()).find("ended early"), std::string::npos);
+  EXPECT_EQ(report(whole, machines()).find("ended early"), std::string::npos);
 }
 
 }  // namespace

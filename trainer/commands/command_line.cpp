@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "configs/config.h"
 #include "configs/foreign_keys.h"
@@ -58,18 +59,56 @@ std::vector<std::string> normalized(std::vector<std::string> args, const CLI::Ap
   return args;
 }
 
+bool names_a_command(const std::string& name, const CLI::App& cli) {
+  return std::ranges::any_of(commands_of(cli), [&](const CLI::App* command) { return command->get_name() == name; });
+}
+
 // Returns the key or the section of the configuration in `help checkpoint.keep`; "" if a command is meant.
 std::string help_key(const std::vector<std::string>& args, const CLI::App& cli) {
   if (args.size() != 2 || args[0] != "help") return "";
   const std::string name = args[1].substr(args[1].starts_with("--") ? 2 : 0);
-  for (const CLI::App* command : commands_of(cli))
-    if (command->get_name() == name) return "";
+  if (names_a_command(name, cli)) return "";
   bool known = name.find('.') != std::string::npos;
   for (const auto& [key, value] : key_values(Config{})) {
     const size_t dot = key.find('.');
     known = known || key.substr(0, dot) == name || key.substr(dot + 1) == name;
   }
   return known ? name : "";
+}
+
+bool has_word(std::string text, const std::string& word) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text.find(word) != std::string::npos;
+}
+
+void add_commands_with(const CLI::App& app, const std::string& word, std::string& found) {
+  for (const CLI::App* command : commands_of(app)) {
+    const std::string name = name_of(*command);
+    if (has_word(name + command->get_description(), word))
+      found += fmt::format("{}\n      {}.\n", name, command->get_description());
+    for (const CLI::Option* option : options_of(*command))
+      if (has_word(head_of(*option) + describe(*option), word))
+        found += fmt::format("{} {}\n      {}.\n", name, head_of(*option), describe(*option));
+    add_commands_with(*command, word, found);
+  }
+}
+
+// Returns what the keys of the configuration, other programs' names for them, and the commands say of a word; "" if
+// none has it.
+std::string help_with_word(std::string word, const CLI::App& cli) {
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string found, section;
+  if (word.size() < 3) return found;
+  if (const std::string known = foreign_key_message(word); !known.empty()) found += known + ".\n";
+  for (const auto& [key, value] : key_values(Config{})) {
+    const std::string text = describe_options(key);
+    if (!has_word(text.substr(text.find('\n')), word)) continue;
+    const std::string heading = text.substr(0, text.find('\n') + 1);
+    found += heading == section ? text.substr(heading.size()) : text;
+    section = heading;
+  }
+  add_commands_with(cli, word, found);
+  return found;
 }
 
 // Returns the command that was named last: `export` in `megalith checkpoint export`.
@@ -127,8 +166,9 @@ CommandLine::CommandLine(int argc, char** argv) {
                manual_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
-      "megalith help COMMAND, or megalith COMMAND --help, describes a command, and megalith help checkpoint.keep a key "
-      "of the configuration.\n\nExit status: 0 for success. 1 for an error, which standard error describes, or a "
+      "megalith help COMMAND, or megalith COMMAND --help, describes a command, megalith help checkpoint.keep a key of "
+      "the configuration, and megalith help WORD all keys and options that have a word.\n\nExit status: 0 for success. "
+      "1 for an error, which standard error describes, or a "
       "negative answer: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that would stop "
       "a run. `checkpoint diff` has 1 for a difference and 2 for an error. 75: a signal has ended a training, with a "
       "checkpoint from which the same command continues (checkpoint.on_signal_seconds). All ranks end with the same "
@@ -137,6 +177,10 @@ CommandLine::CommandLine(int argc, char** argv) {
     std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
     help_key_ = help_key(args, cli_);
     if (!help_key_.empty()) throw CLI::CallForHelp();
+    if (args.size() == 2 && args[0] == "help" && !names_a_command(args[1], cli_)) {
+      help_text_ = help_with_word(args[1], cli_);
+      if (!help_text_.empty()) throw CLI::CallForHelp();
+    }
     args = normalized(std::move(args), cli_);
     std::reverse(args.begin(), args.end());
     cli_.parse(std::move(args));
@@ -203,8 +247,8 @@ int CommandLine::run(const Session& session) const {
   together(session, [&] {
     if (session.rank() != 0) return;
     use_threads(1);
-    if (!help_key_.empty())
-      fmt::print("{}", wrapped(describe_options(help_key_)));
+    if (!help_key_.empty() || !help_text_.empty())
+      fmt::print("{}", wrapped(help_text_.empty() ? describe_options(help_key_) : help_text_));
     else
       status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
   });

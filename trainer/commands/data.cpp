@@ -44,7 +44,7 @@ class StageBar {
   void clear() { bar_.clear(); }
 
  private:
-  ProgressBar bar_;
+  ProgressBar bar_{ProgressBar::WithoutTerminal::lines};
   std::string stage_;
   std::chrono::steady_clock::time_point start_;
   int64_t first_ = 0;

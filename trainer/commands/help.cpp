@@ -50,8 +50,6 @@ std::string wrapped(const std::string& text) {
   return lines;
 }
 
-namespace {}  // namespace
-
 std::string value_of(const CLI::Option& option) {
   if (option.get_type_size_max() == 0) return "";
   const std::string type = option.get_type_name();

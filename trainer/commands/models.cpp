@@ -182,7 +182,7 @@ void check_finite(const ModelArguments& model, double value, const std::string& 
 void answer_questions(const EvaluateOptions& o, Inference& inference, const Session& session) {
   std::vector<Question> questions;
   together(session, [&] { questions = read_questions(o.choices); });
-  ProgressBar bar;
+  ProgressBar bar(ProgressBar::WithoutTerminal::lines);
   const std::vector<Answered> answered =
       inference.answer(questions, [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();
@@ -228,7 +228,7 @@ EvaluationResult all_of(const std::vector<TextEvaluation>& evaluations) {
 }
 
 void evaluate_texts(const EvaluateOptions& o, Inference& inference, const Session& session) {
-  ProgressBar bar;
+  ProgressBar bar(ProgressBar::WithoutTerminal::lines);
   const std::vector<TextEvaluation> evaluations = inference.evaluate_texts(
       o.texts, o.sequence_length, o.sequences, [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();
@@ -265,7 +265,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
     evaluate_texts(o, inference, session);
     return 0;
   }
-  ProgressBar bar;
+  ProgressBar bar(ProgressBar::WithoutTerminal::lines);
   const EvaluationResult r = inference.evaluate(o.data, o.sequence_length, o.sequences,
                                                 [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();

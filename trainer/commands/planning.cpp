@@ -1,13 +1,16 @@
 // Implements megalith plan, search, measure, info.
 #include "configs/hardware.h"
 #include "configs/output_file.h"
+#include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
+#include "trainer/machine/interrupt.h"
 #include "trainer/planner/commands.h"
 #include "trainer/planner/inventory.h"
 #include "trainer/planner/this_machine.h"
+#include "trainer/train/progress_bar.h"
 
 namespace megalith {
 
@@ -67,7 +70,8 @@ Command plan_command(CLI::App& cli) {
 }
 
 Command search_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("search", "Try every layout on the machines of [hardware]: the fastest that fit");
+  auto* app = cli.add_subcommand(
+      "search", "Try every layout on the machines of [hardware]: the fastest that fit; Ctrl-C prints those so far");
   auto options = std::make_shared<SearchOptions>();
   add_config(app, options->config, options->overrides);
   app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
@@ -75,7 +79,18 @@ Command search_command(CLI::App& cli) {
   app->add_option("--write", options->out, "file for the config in the fastest layout");
   return {app, [options] {
             take_shape(options->config, options->overrides);
-            return run_search(*options) ? 0 : 1;
+            const Interrupt interrupt;
+            ProgressBar bar(ProgressBar::WithoutTerminal::lines);
+            options->watch = [&](double share, const Search& found) {
+              const std::string best = found.best.empty()
+                                           ? "none fits yet"
+                                           : fmt::format("best {:.4g} s/step", found.best[0].prediction.seconds);
+              bar.draw(share, {{counted(found.tried, "layout") + " tried"}, {best}});
+              if (share == 1 || interrupt.signal() != 0) bar.clear();
+              return interrupt.signal() == 0;
+            };
+            const bool found = run_search(*options);
+            return interrupt.signal() != 0 ? 128 + interrupt.signal() : found ? 0 : 1;
           }};
 }
 

@@ -103,16 +103,26 @@ bool run_search(const SearchOptions& options) {
           "--write {} would lose the comments of a handwritten config; name another file", options.out);
   CHECK(job.hardware, "search needs the machines: set hardware.profile to a file or to one of {}",
         known_profile_names());
-  const Search found = search(job.config, *job.hardware, job.ranks, options.most);
-  fmt::print("{}", report(found, *job.hardware));
-  if (!options.out.empty() && !found.best.empty()) {
+  std::string written;
+  const auto write_fastest = [&](const Search& found) {
+    if (options.out.empty() || found.best.empty()) return;
     Config best = read;  // without Job's additions
     best.parallel = found.best.front().config.parallel;
     best.parallel.ranks_per_node = read.parallel.ranks_per_node;
     best.memory = found.best.front().config.memory;
     best.batch = found.best.front().config.batch;
-    write_file(options.out, to_toml(best), {.replace = true});
-  }
+    std::string text = to_toml(best);
+    if (text == written) return;
+    write_file(options.out, text, {.replace = true});
+    written = std::move(text);
+  };
+  const Search found =
+      search(job.config, *job.hardware, job.ranks, options.most, [&](double share, const Search& so_far) {
+        write_fastest(so_far);
+        return !options.watch || options.watch(share, so_far);
+      });
+  fmt::print("{}", report(found, *job.hardware));
+  write_fastest(found);
   return !found.best.empty();
 }
 

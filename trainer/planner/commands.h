@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "trainer/planner/search.h"
 
 namespace megalith {
 
@@ -28,7 +29,8 @@ struct SearchOptions {
   std::vector<std::string> overrides;
   std::optional<int> ranks;
   size_t most = 10;  // layouts to print
-  std::string out;   // file for the config of the fastest
+  std::string out;   // file for the config of the fastest so far, written again for each faster one
+  SearchWatch watch{};
 };
 
 // Returns whether any layout fits.

@@ -1,6 +1,7 @@
 #include "trainer/planner/search.h"
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <tuple>
 
@@ -122,6 +123,21 @@ class LayoutSearch {
   LayoutSearch(const Config& asked, const Hardware& hardware, int num_ranks, size_t most)
       : asked_(asked), hardware_(hardware), num_ranks_(num_ranks), most_(most) {}
 
+  void try_families(const std::vector<Family>& all, const SearchWatch& watch) {
+    size_t searched = 0;
+    in_parallel(all.size(), [&](size_t i) {
+      {
+        const std::scoped_lock lock(mutex_);
+        if (found_.ended_early) return;
+      }
+      try_family(all[i]);
+      const std::scoped_lock lock(mutex_);
+      searched++;
+      if (watch && !watch(static_cast<double>(searched) / static_cast<double>(all.size()), found_))
+        found_.ended_early = searched < all.size();
+    });
+  }
+
   void try_family(const Family& family) {
     using enum ActivationCheckpointing::Kind;
     for (Config config : family) {
@@ -132,7 +148,7 @@ class LayoutSearch {
         if (fits != Fits::yes && is_valid(config)) fits = std::max(fits, try_schedules(config));
       }
       if (fits != Fits::no) continue;
-#pragma omp atomic
+      const std::scoped_lock lock(mutex_);
       found_.too_large++;
       return;
     }
@@ -205,8 +221,8 @@ class LayoutSearch {
   Tried try_one(const Config& config, double least) {
     least = std::max(least, least_time(config, hardware_, num_ranks_));
     bool too_slow = false;
-#pragma omp critical
     {
+      const std::scoped_lock lock(mutex_);
       too_slow = found_.best.size() == most_ && least > found_.best.back().prediction.seconds;
       (too_slow ? found_.too_slow : found_.tried)++;
     }
@@ -220,14 +236,14 @@ class LayoutSearch {
     const auto room = static_cast<int64_t>((hardware_.device.memory - hardware_.device.reserved) * (1 << 30));
     if (needed > room) return {};
     if (gib(on_host) > hardware_.host.memory) {
-#pragma omp critical
+      const std::scoped_lock lock(mutex_);
       found_.least_on_host = found_.least_on_host == 0 ? on_host : std::min(found_.least_on_host, on_host);
       return {};
     }
     Candidate candidate{config, predict(config, hardware_, dry_runs), needed};
     const Prediction& p = candidate.prediction;
     const Tried tried{.fits = true, .busy = p.seconds - at(p.line.breakdowns[p.slowest], Account::bubble)};
-#pragma omp critical
+    const std::scoped_lock lock(mutex_);
     keep(std::move(candidate));
     return tried;
   }
@@ -241,16 +257,18 @@ class LayoutSearch {
   const Hardware& hardware_;
   const int num_ranks_;
   const size_t most_;
+  std::mutex mutex_;  // of found_
   Search found_;
 };
 
 }  // namespace
 
-Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
+Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most, const SearchWatch& watch) {
   CHECK(num_ranks >= 1 && most >= 1, "{} ranks, the best {} layouts; at least one of each", num_ranks, most);
   const std::vector<Family> all = families(asked, hardware, num_ranks, ranks_on_a_node(asked, hardware, num_ranks));
   LayoutSearch search(asked, hardware, num_ranks, most);
-  in_parallel(all.size(), [&](size_t i) { search.try_family(all[i]); });
+  search.try_families(all, watch);
+  if (search.found().ended_early) return std::move(search.found());
   search.try_best_without_sequence_parallelism();
   search.predict_best_whole();
   return std::move(search.found());
@@ -259,6 +277,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
 std::string report(const Search& search, const Hardware& hardware) {
   std::string text = fmt::format("tried: {}\n{} do not fit, nor would larger microbatches; {} more cannot be faster\n",
                                  counted(search.tried, "layout"), search.too_large, search.too_slow);
+  if (search.ended_early) text += "ended early: other layouts may be faster, and times are less exact\n";
   if (!search.best.empty())
     text += fmt::format(
         "{:>9} {:>10} {:>6} {:>6}  layout (tensor-parallel products\n{:36}in this many pieces); below microbatches "

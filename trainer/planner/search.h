@@ -1,6 +1,7 @@
 // Searches the layouts of a config's model and batch on given machines for the fastest by prediction.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,18 @@ struct Search {
   std::vector<Candidate> best;  // the fastest first
   int64_t tried = 0, too_large = 0, too_slow = 0;
   int64_t least_on_host = 0;  // bytes a node of the smallest layout that fits the devices but not the hosts
+  bool ended_early = false;   // by its watch; then the best steps are extrapolated from fewer microbatches
 };
+
+// Is told the share of the layouts that were searched, and what was found so far, after each group of layouts; one
+// thread calls it at a time. Returns whether the search continues.
+using SearchWatch = std::function<bool(double share, const Search& found)>;
 
 // Chooses degrees, stages, schedule (all but gpipe), sharding, microbatch size and recomputation; every other key of
 // [parallel] gets its default. Drops layouts that do not fit and, without a dry run, those whose GEMMs and bubble alone
 // take longer than the `most` fastest. config.model.vocab must be set.
-Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most);
+Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most,
+              const SearchWatch& watch = {});
 
 // Returns the table that `megalith search` prints.
 std::string report(const Search& search, const Hardware& hardware);

@@ -9,7 +9,20 @@
 
 namespace megalith {
 
-ProgressBar::ProgressBar() : out_(stdout_is_terminal() ? stdout : stderr_is_terminal() ? stderr : nullptr) {}
+namespace {
+
+constexpr double between_drawings = 0.1, between_lines = 10;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+ProgressBar::ProgressBar(WithoutTerminal without)
+    : out_(stdout_is_terminal()   ? stdout
+           : stderr_is_terminal() ? stderr
+                                  : nullptr),
+      writes_lines_(!out_ && without == WithoutTerminal::lines),
+      last_(writes_lines_ ? now() : -1) {}
 
 std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns) {
   constexpr size_t shortest = 10, longest = 32;
@@ -23,10 +36,16 @@ std::string bar_line(double share, const std::vector<LinePart>& parts, size_t co
 }
 
 void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
-  if (!out_) return;
-  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  if (last_ >= 0 && share < 1 && now - last_ < 0.1) return;
-  last_ = now;
+  if (!out_ && !writes_lines_) return;
+  const double time = now();
+  if (writes_lines_) {
+    if (time - last_ < between_lines) return;
+    last_ = time;
+    write_console(stderr, fmt::format("{:.1f} %  {}\n", 100 * std::clamp(share, 0.0, 1.0), fitted(parts, SIZE_MAX)));
+    return;
+  }
+  if (last_ >= 0 && share < 1 && time - last_ < between_drawings) return;
+  last_ = time;
   drawn_ = true;
   const auto columns =
       static_cast<size_t>(std::max(1, terminal_columns() - 1));  // some terminals wrap in the last column

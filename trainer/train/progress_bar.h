@@ -1,5 +1,5 @@
 // Draws a progress bar on the last line of a terminal: standard output, or standard error if only that is a terminal.
-// Without one it draws nothing.
+// Without one it draws nothing, or writes a line to standard error every ten seconds.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@ std::string bar_line(double share, const std::vector<LinePart>& parts, size_t co
 
 class ProgressBar {
  public:
-  ProgressBar();
+  enum class WithoutTerminal { nothing, lines };
+  explicit ProgressBar(WithoutTerminal without = WithoutTerminal::nothing);
   ~ProgressBar() { clear(); }
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -28,6 +29,7 @@ class ProgressBar {
 
  private:
   std::FILE* out_;  // null: no terminal
+  bool writes_lines_;
   std::atomic<bool> drawn_ = false;
   double last_ = -1;  // seconds of the last drawing
 };
