@@ -53,11 +53,7 @@ bool is_name(const std::string& path) {
 std::string recipe(const std::string& name) {
   const fs::path file = recipe_folder() / (name + ".toml");
   if (is_there(file)) return file.string();
-  std::vector<std::string> known;
-  std::error_code absent;
-  for (fs::directory_iterator at(recipe_folder(), absent), end; !absent && at != end; at.increment(absent))
-    if (at->path().extension() == ".toml") known.push_back(at->path().stem().string());
-  std::sort(known.begin(), known.end());
+  const std::vector<std::string> known = recipe_names();
   FAIL("cannot read configuration {}: there is no such file, folder or recipe{}", name,
        known.empty() ? fmt::format(", and no recipe in {}", recipe_folder().string())
                      : fmt::format("; the recipes are {}", fmt::join(known, " ")));
@@ -75,6 +71,15 @@ std::string moved(const std::string& text, const std::string& from, const std::s
 }
 
 }  // namespace
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  std::error_code absent;
+  for (fs::directory_iterator at(recipe_folder(), absent), end; !absent && at != end; at.increment(absent))
+    if (at->path().extension() == ".toml") names.push_back(at->path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 fs::path recipe_folder() {
   std::error_code absent;

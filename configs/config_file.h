@@ -1,6 +1,6 @@
 // Finds the TOML file that an argument names. A run folder means its config.toml, and that file means the folder that
 // contains it, wherever the folder was when it was written. A name that is not a path means the recipe of that name,
-// which is installed with the program. Inside configs/ only.
+// which is installed with the program. Inside configs/ only, except recipe_names().
 #pragma once
 
 #include <filesystem>
@@ -14,6 +14,9 @@ namespace megalith {
 // Returns the file itself, a folder's config.toml, or the recipe of that name. An existing path wins over a recipe.
 // Error: a folder without config.toml; an unknown recipe.
 std::string config_file(const std::string& path);
+
+// Returns the names of all recipes, sorted.
+std::vector<std::string> recipe_names();
 
 // Returns share/megalith/configs next to the folder of the running program: /usr/share/megalith/configs for
 // /usr/bin/megalith. It may not exist.

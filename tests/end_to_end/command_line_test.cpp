@@ -223,6 +223,9 @@ TEST(CommandLine, bash_completes) {
   EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device=\n");
   EXPECT_EQ(completed("megalith train config.toml run.device=c"), "cuda cpu\n");
   EXPECT_EQ(completed("megalith train config.t"), "config.toml\n");
+  EXPECT_EQ(completed("megalith train quick"), "quickstart\n");
+  EXPECT_EQ(completed("megalith plan lor"), "lora\n");
+  EXPECT_EQ(completed("megalith plan quickstart hardware.profile=rtx"), "rtx_4090\n");
   EXPECT_EQ(completed("megalith info run.dev"), "\n");
   EXPECT_EQ(completed("megalith run --ho"), "--hosts\n");
   EXPECT_EQ(completed("megalith run -n 2 tr"), "train\n");
@@ -260,6 +263,7 @@ TEST(CommandLine, zsh_completes) {
   EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink");
   EXPECT_EQ(completed("megalith completion f"), "fish");
   EXPECT_EQ(completed("megalith train ''"), "files");
+  EXPECT_EQ(completed("megalith train finet"), "finetune");
   EXPECT_EQ(completed("megalith train quickstart data.train=a"), "files");
 }
 

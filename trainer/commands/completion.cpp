@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "configs/config.h"
+#include "configs/config_file.h"
+#include "configs/hardware.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/help.h"
 
@@ -22,6 +25,11 @@ Words choices_in(const std::string& value) {
   std::istringstream in(value);
   for (std::string word; std::getline(in, word, '|');) words.push_back(word);
   return words.size() > 1 ? words : Words{};
+}
+
+Words words_in(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 Words offers(const CLI::App& megalith, const std::string& begun, const Words& before) {
@@ -49,9 +57,14 @@ Words offers(const CLI::App& megalith, const std::string& begun, const Words& be
       if (!before.empty() && before.back() == "--" + name && !choices.empty()) return choices;
       words.push_back("--" + name);
     }
+    if (option->get_name() == "config" && !begun.empty()) {
+      const Words recipes = recipe_names();
+      words.insert(words.end(), recipes.begin(), recipes.end());
+    }
     if (option->get_name() != "overrides" || !begins_small(begun)) continue;
     if (const size_t end = begun.find('='); end != std::string::npos) {
-      Words values = choices_of(begun.substr(0, end));
+      const std::string key = begun.substr(0, end);
+      Words values = key == "hardware.profile" ? words_in(known_profile_names()) : choices_of(key);
       for (std::string& value : values) value.insert(0, begun.substr(0, end + 1));
       if (!values.empty()) return values;
     }
