@@ -257,7 +257,7 @@ class LayoutSearch {
   const Hardware& hardware_;
   const int num_ranks_;
   const size_t most_;
-  std::mutex mutex_;  // of found_
+  std::mutex mutex_;  // guards found_
   Search found_;
 };
 

@@ -24,8 +24,8 @@ struct Search {
   bool ended_early = false;   // by its watch; then the best steps are extrapolated from fewer microbatches
 };
 
-// Is told the share of the layouts that were searched, and what was found so far, after each group of layouts; one
-// thread calls it at a time. Returns whether the search continues.
+// A watch gets the searched share of the layouts and the best so far, after each group of layouts, from one thread at a
+// time. It returns whether the search continues.
 using SearchWatch = std::function<bool(double share, const Search& found)>;
 
 // Chooses degrees, stages, schedule (all but gpipe), sharding, microbatch size and recomputation; every other key of
