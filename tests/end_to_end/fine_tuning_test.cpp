@@ -60,7 +60,7 @@ class FineTuning : public testing::TestWithParam<Family> {
 
   Result succeed_with_input(const Args& args, const std::string& input) {
     write_file(scratch_ / "input", input);
-    const Result result = run(megalith(args), scratch_.folder(), 60, "exec < input");
+    Result result = run(megalith(args), scratch_.folder(), 60, "exec < input");
     EXPECT_EQ(result.status, 0) << result.text();
     return result;
   }
