@@ -68,7 +68,7 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   together(session_, [&] {
     for (const auto& [source, folder, made_by] : tokenizers_of_sources("--data", data))
       check_same_tokenizer(weights_.path, weights_, hash_of(*made_by),
-                           "the one in " + folder + ", with which --data = " + source + " was prepared");
+                           fmt::format("the one in {}, with which --data = {} was prepared", folder, source));
     windows.push_back(
         open_windows("--data", data, config_of_windows(window_length(T), 1), session_.rank(), session_.size()));
   });
