@@ -22,15 +22,15 @@ done
 each_text() { find -L "${texts[@]}" -type f "$@"; }
 sums() { each_text -exec cksum {} + | cut -d ' ' -f 1,2 | sort; }
 # A short text has few words for a vocabulary, and has to hold out more for a sample of 257 tokens.
-tokenizer=train:4096 held_out=0.01
+tokenizer=train:4096 validation=0.01
 if [ ${#texts[@]} -gt 0 ]; then
   bytes=$(each_text -printf '%s\n' | awk '{n += $1} END {print n + 0}')
   if [ "$bytes" -lt 10000 ]; then
     echo "the texts have $bytes bytes together; a model of characters takes 10,000 or more, one of words a million" >&2
     exit 1
   fi
-  [ "$bytes" -ge 1000000 ] || { tokenizer=train:1024 held_out=0.05; }
-  [ "$bytes" -ge 100000 ] || { tokenizer=bytes held_out=0.1; }
+  [ "$bytes" -ge 1000000 ] || { tokenizer=train:1024 validation=0.05; }
+  [ "$bytes" -ge 100000 ] || { tokenizer=bytes validation=0.1; }
 fi
 
 docker/install-packages.sh
@@ -40,7 +40,7 @@ cmake --build --preset cpu -j "$(nproc)" --target megalith | tail -n 1
 
 echo "== text to tokens"
 prepare() {
-  "$megalith" prepare --text "${texts[@]}" --tokenizer "$1" --validation "$held_out" --out "$out/data" 2> "$out/said" ||
+  "$megalith" prepare --text "${texts[@]}" --tokenizer "$1" --validation "$validation" --out "$out/data" 2> "$out/said" ||
     { cat "$out/said" >&2; return 1; }
   cat "$out/said" >&2
 }

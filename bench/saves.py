@@ -2,21 +2,21 @@
 
     saves.py MEGALITH [--only quickstart|124m] [--saves 4] [--mpirun mpirun] [--work FOLDER]
 
-Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread: with two on two processors, which then
-have no time to spare for saves, beside the steps and with checkpoint.asynchronous = false; and with one, which leaves the other
-processor free, as GPUs do. A program of a few lines writes as many bytes as a checkpoint has into the same folder, 16 MiB at
-a time into reserved space, through the system's cache and past it, from usual pages and from huge ones, one flush at the end:
-before and after each run, and beside another run of the same ranks that saves nothing.
+Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread. Two ranks use both processors, and save
+asynchronously and with checkpoint.asynchronous = false; one rank leaves a processor free, as runs on GPUs do. A plain writer of a
+few lines writes the bytes of a checkpoint into the same folder: 16 MiB at a time into reserved space, through the system's cache
+and past it, from normal and from huge pages, with one flush at the end. It runs before and after each training, and during
+another training of the same ranks that saves nothing.
 
-Prints of each run, as medians over its saves but for the last, which ends the run (and of the seconds that one takes to
-write, which the file's times know to 4 ms, as the mean of the middle half):
+Prints for each run the medians over its saves. The last save, which ends the run, does not count. (The seconds of a write are the
+mean of the middle half instead, since the files' times are exact to 4 ms only.)
   step     seconds of a step while nothing is saved
-  stall    seconds that the steps stand still for a save: copy, agreements and, where it is not beside the steps, the writing;
-           in % of a step, and of all steps from one save to the next
-  lost     the same with what the writing takes from the steps beside it: time from save to save beyond as many such steps
-  write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of what the few lines
-           reach, by the fastest of their ways: on the machine at rest (and there from usual pages, as `dd oflag=direct`
-           writes), and beside the steps
+  stall    seconds in which the steps stand still for a save: copy, agreements and, unless it is asynchronous, the writing; in %
+           of a step, and of all steps from one save to the next
+  lost     the same, plus what the writing takes from steps that it overlaps with: time from save to save beyond that of the
+           same number of steps without a save
+  write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of the plain writer's
+           fastest way, on an idle machine (there from normal pages, as `dd oflag=direct` writes) and during the steps
 """
 import argparse
 import glob
@@ -101,7 +101,7 @@ def command_of(args, recipe, ranks, steps, out, *checkpoints):
             *checkpoints, *overrides]
 
 
-def rate_beside(args, recipe, ranks, size, times):
+def rate_during_steps(args, recipe, ranks, size, times):
     """The rate of a plain writer during a run that saves nothing."""
     out = f"{args.work}/unsaved"
     command = command_of(args, recipe, ranks, 10**6, out, "checkpoint.every=0", "checkpoint.minutes=0")
@@ -121,11 +121,11 @@ def rate_beside(args, recipe, ranks, size, times):
     return fastest(rates)
 
 
-def run(args, recipe, ranks, beside):
+def run(args, recipe, ranks, asynchronous):
     every, steps = EVERY[recipe], EVERY[recipe] * (args.saves + 1)
     out = f"{args.work}/{recipe}"
     command = command_of(args, recipe, ranks, steps, out, f"checkpoint.every={every}", "checkpoint.keep=0",
-                         f"checkpoint.asynchronous={str(beside).lower()}")
+                         f"checkpoint.asynchronous={str(asynchronous).lower()}")
     done = subprocess.run(command, env=environment(10), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -163,18 +163,18 @@ def main():
         rng = random.Random(1)
         with open(f"{args.work}/{recipe}.bin", "wb") as file:
             file.write(b"".join(rng.randrange(VOCAB[recipe]).to_bytes(2, "little") for _ in range(300000)))
-        for ranks, beside in ((2, True), (2, False), (1, True)):
+        for ranks, asynchronous in ((2, True), (2, False), (1, True)):
             size = {"quickstart": 51 << 20, "124m": 1493 << 20}[recipe]
             rest = [disk_rates(args.work, size) for _ in range(3)]
-            r = run(args, recipe, ranks, beside)
+            r = run(args, recipe, ranks, asynchronous)
             rest += [disk_rates(args.work, r["bytes"]) for _ in range(3)]
             disk, usual, cycle = fastest(rest), fastest(rest, 2), r["every"] * r["step"]
-            busy = rate_beside(args, recipe, ranks, r["bytes"], 5) if beside else None
-            print(f"| {recipe} on {ranks}, {'asynchronous' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
+            busy = rate_during_steps(args, recipe, ranks, r["bytes"], 5) if asynchronous else None
+            print(f"| {recipe} on {ranks}, {'asynchronous' if asynchronous else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
                   f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} "
                   f"| {usual / 1e6:.0f} | {r['rate'] / usual:.0%} "
-                  + (f"| {busy / 1e6:.0f} | {r['rate'] / busy:.0%} |" if beside else "| | |"), flush=True)
+                  + (f"| {busy / 1e6:.0f} | {r['rate'] / busy:.0%} |" if asynchronous else "| | |"), flush=True)
 
 
 main()

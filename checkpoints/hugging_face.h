@@ -77,8 +77,8 @@ std::string exported_family(const ModelConfig& model);
 // The options of an export.
 struct ExportForm {
   DType type = DType::f32;  // or bf16, rounded to nearest
-  int64_t most_bytes =
-      5'000'000'000;        // of tensors in a file, or one tensor; if there are several files, an index is written
+  // The tensors of a file have at most these bytes, unless it is one tensor. Several files get an index.
+  int64_t most_bytes = 5'000'000'000;
   bool cuts_table = false;  // the source's embedding may have more rows than model.vocab: writes the first ones
   // For generation_config.json. Its eos_token_id and bos_token_id come from `ends` and `begin`, not from its keys.
   GenerationConfig generation{};

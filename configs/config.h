@@ -204,8 +204,8 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   double weight_decay = 0.1;
   double gradient_clip = 1.0;  // 0: off
-  double muon_learning_rate = 0.0,
-         muon_min_learning_rate = 0.0;  // of the matrices that Muon updates; 0: learning_rate and min_learning_rate
+  // The rates of matrices that Muon updates; 0: learning_rate and min_learning_rate.
+  double muon_learning_rate = 0.0, muon_min_learning_rate = 0.0;
   bool operator==(const OptimizerConfig&) const = default;
 };
 

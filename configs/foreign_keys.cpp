@@ -26,7 +26,7 @@ constexpr std::string_view curves =
     "report` draws the curves";
 constexpr std::string_view recompute = "`memory.activation_checkpointing`";
 constexpr std::string_view no_quantization =
-    "not supported: frozen weights are in the type of `precision.master`, which may be bf16";
+    "not supported: frozen weights are in the type of `precision.compute`, which may be bf16";
 constexpr std::string_view fused = "not needed: all kernels are compiled and fused in advance";
 constexpr std::string_view of_prepare = "an option of `megalith prepare`, which tokenizes the texts before training";
 constexpr std::string_view no_best_checkpoint =
@@ -199,13 +199,14 @@ constexpr ForeignKey all[] = {
     {transformers, "torch_compile", fused},
     {transformers, "load_best_model_at_end", no_best_checkpoint},
     {transformers, "metric_for_best_model", no_best_checkpoint},
-    {transformers, "early_stopping_patience", no_best_checkpoint},
+    {transformers, "early_stopping_patience",
+     "not supported: `train.steps` or `train.minutes` ends a run, or Ctrl-C, with a checkpoint"},
     {transformers, "push_to_hub",
      "not supported: `megalith checkpoint export` writes the folder, and `hf upload` uploads it"},
     {transformers, "logging_dir", "not set: `run.tensorboard` writes into tensorboard/ of `run.output`"},
     {transformers, "model_name_or_path", "`checkpoint.init_from`, the model's folder"},
     {transformers, "label_smoothing_factor", "not supported: the loss is the cross-entropy of the next token"},
-    {transformers, "max_seq_length", "`batch.sequence_length`"},
+    {trl, "max_seq_length", "`batch.sequence_length`"},
     // config.json of Llama, Mistral, Qwen, Mixtral and GPT-NeoX
     {config_json, "num_hidden_layers", "`model.layers`"},
     {config_json, "intermediate_size", "`model.feed_forward`"},
@@ -231,19 +232,19 @@ constexpr ForeignKey all[] = {
     {config_json, "experts", no_such_model},
     {config_json, "num_local_experts", no_such_model},
     {config_json, "num_experts_per_tok", no_such_model},
-    // LoraConfig of PEFT, and the same of LitGPT and axolotl
+    // LoraConfig of PEFT, and what others call its keys
     {peft, "r", "`adapter.rank`"},
-    {peft, "lora_r", "`adapter.rank`"},
+    {litgpt, "lora_r", "`adapter.rank`"},
     {peft, "lora_alpha", "`adapter.alpha`"},
     {peft, "lora_dropout", "`adapter.dropout`"},
-    {peft, "lora_target_modules", "`adapter.target_modules`"},
-    {peft, "lora_target_linear", "`adapter.target_modules`, with the value all-linear"},
+    {axolotl, "lora_target_modules", "`adapter.target_modules`"},
+    {axolotl, "lora_target_linear", "`adapter.target_modules`, with the value all-linear"},
     {peft, "modules_to_save", "not supported: all weights but the adapters are frozen"},
     {peft, "use_dora", "not supported: adapters are low-rank matrices"},
     {peft, "use_rslora", "not supported: `adapter.alpha` can be multiplied by the square root of the rank"},
-    {peft, "load_in_4bit", no_quantization},
-    {peft, "load_in_8bit", no_quantization},
-    {peft, "quantize", no_quantization},
+    {transformers, "load_in_4bit", no_quantization},
+    {transformers, "load_in_8bit", no_quantization},
+    {litgpt, "quantize", no_quantization},
     // torchtitan/config
     {torchtitan, "seq_len", "`batch.sequence_length`"},
     {torchtitan, "local_batch_size", "`batch.microbatch_size`, of one microbatch"},
@@ -320,76 +321,9 @@ constexpr ForeignKey all[] = {
      "not supported: embeddings have no noise; `model.dropout` and `adapter.dropout` are there"},
 };
 
-// Values of other programs, with the values here. Names of a type differ between a config and its command line.
-constexpr ForeignWord words[] = {
-    {"bfloat16", "bf16"},
-    {"torch.bfloat16", "bf16"},
-    {"bf16-mixed", "bf16"},
-    {"bf16-true", "bf16, with precision.master = bf16 and precision.moments = bf16"},
-    {"float16", "fp16"},
-    {"torch.float16", "fp16"},
-    {"16-mixed", "fp16"},
-    {"float32", "fp32"},
-    {"torch.float32", "fp32"},
-    {"32-true", "fp32"},
-    {"fp8", "not supported: the nearest is bf16"},
-    {"float8", "not supported: the nearest is bf16"},
-    {"adamw_torch", "adamw"},
-    {"adamw_torch_fused", "adamw"},
-    {"adamw_8bit", "adamw, with precision.moments = bf16"},
-    {"adamw_bnb_8bit", "adamw, with precision.moments = bf16"},
-    {"paged_adamw_8bit", "adamw, with precision.moments = bf16"},
-    {"adam", "adamw, with optimizer.weight_decay = 0"},
-    {"wsd", "linear, with optimizer.decay_begin"},
-    {"warmup_stable_decay", "linear, with optimizer.decay_begin"},
-    {"constant_with_warmup", "constant, with optimizer.warmup_steps"},
-    {"cosine_with_min_lr", "cosine, with optimizer.min_learning_rate"},
-    {"full", "each"},
-    {"fsdp", "full_shard"},
-    {"zero1", "shard_optimizer"},
-    {"zero2", "shard_grad_op"},
-    {"zero3", "full_shard"},
-    {"ddp", "no_shard"},
-    {"hybrid_shard", "full_shard, with parallel.sharded_data_parallel_degree"},
-    {"interleaved1f1b", "1f1b, with parallel.virtual_stages"},
-    {"interleaved_1f1b", "1f1b, with parallel.virtual_stages"},
-    {"zbvzerobubble", "zb_v"},
-    {"interleavedzerobubble", "zb_h1, with parallel.virtual_stages"},
-    {"silu", "swiglu"},
-    {"swish", "swiglu"},
-    {"gelu_new", "gelu"},
-    {"gelu_pytorch_tanh", "gelu"},
-    {"gelu_fast", "gelu"},
-    {"rmsnorm", "rms"},
-    {"rms_norm", "rms"},
-    {"layernorm", "layer"},
-    {"layer_norm", "layer"},
-    {"rope", "rotary"},
-    {"gpu", "cuda"},
-    {"gloo", "mpi"},
-    {"smddp",
-     "not supported: nccl with communication.symmetric_memory = copy_engines also gathers without the GPU's "
-     "multiprocessors"},
-};
-
 }  // namespace
 
 std::span<const ForeignKey> foreign_keys() { return all; }
-
-std::span<const ForeignWord> foreign_words() { return words; }
-
-std::string foreign_word_message(std::string_view word, std::span<const std::string> choices) {
-  std::string lower(word);
-  for (char& c : lower) c = 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  if (std::ranges::find(choices, lower) != choices.end()) return fmt::format("write {}", lower);
-  for (const ForeignWord& foreign : words) {
-    if (foreign.word != lower) continue;
-    const std::string first(foreign.here.substr(0, foreign.here.find(',')));
-    if (std::ranges::find(choices, first) != choices.end()) return fmt::format("write {}", foreign.here);
-    if (foreign.here.starts_with("not supported")) return fmt::format("{} is {}", foreign.word, foreign.here);
-  }
-  return {};
-}
 
 std::string foreign_key_message(std::string_view name) {
   std::string key(name.substr(name.rfind('.') + 1));  // npos + 1 is 0

@@ -1,4 +1,4 @@
-// Keys and values of Amazon SageMaker's model parallel library, Megatron-LM and other programs, with their names here.
+// Keys of Amazon SageMaker's model parallel library, Megatron-LM and other programs, with their names here.
 #pragma once
 
 #include <span>
@@ -17,15 +17,5 @@ std::span<const ForeignKey> foreign_keys();
 // Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or "" if the name is
 // unknown. `name` may have a section, dashes or underscores.
 std::string foreign_key_message(std::string_view name);
-
-struct ForeignWord {
-  std::string_view word;  // in small letters
-  std::string_view here;  // our word, with what must be set too after a comma; or "not supported: ..."
-};
-
-std::span<const ForeignWord> foreign_words();
-
-// Returns "write bf16" for "bfloat16", if that is one of the choices, or why there is none; "" if the word is unknown.
-std::string foreign_word_message(std::string_view word, std::span<const std::string> choices);
 
 }  // namespace megalith

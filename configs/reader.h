@@ -2,7 +2,7 @@
 #pragma once
 
 #include "configs/field.h"
-#include "configs/foreign_keys.h"
+#include "configs/foreign_words.h"
 #include "configs/suggest.h"
 #include "kernels/system/check.h"
 

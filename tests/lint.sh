@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fails, with the places, where clang-tidy 14 has something to say (.clang-tidy) about lines that changed since BASE, or,
-# without one, since three hours before the last commit. Files in which only comments or texts changed are left out, and those
-# that it cannot compile: they need std::source_location, or CUDA's and NCCL's headers. Skips
-# (77) where that version, Debian 12's, or the history is not there.  lint.sh [BASE]
+# without one, since three hours before the last commit. It leaves out files in which only comments or texts changed, and those
+# that clang-tidy 14 cannot compile: they need std::source_location, or the headers of CUDA and NCCL. Skips (77) without that
+# version, Debian 12's, or without the history.  lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v clang-tidy-14 clang-tidy-diff-14.py >/dev/null || { echo "skipped: there is no clang-tidy-14 (apt install clang-tidy-14)"; exit 77; }

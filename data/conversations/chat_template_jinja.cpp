@@ -212,8 +212,8 @@ LearnedTemplate learn_chat_template(const std::string& jinja, const TokenRoles& 
     why = e.what();
   }
   FAIL(
-      "megalith does not support the form of the chat template of {}: {}. Choose one with --template: chatml, llama3, "
-      "mistral, zephyr, plain, or a file (data/conversations/chat_template.h)",
+      "the form of the chat template of {} is not supported: {}. Choose one with --template: chatml, llama3, mistral, "
+      "zephyr, plain, or a file (data/conversations/chat_template.h)",
       name, why);
 }
 

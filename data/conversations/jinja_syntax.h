@@ -53,8 +53,8 @@ struct Statement {
   };
   Kind kind;
   std::string text;  // the text; the name of a macro
-  std::vector<std::string>
-      names;  // of a loop, a set or a macro's parameters; of a set with an attribute: object and key
+  // The names of a loop, a set or a macro's parameters; of a set with an attribute: object and key.
+  std::vector<std::string> names;
   ExpressionPtr value, condition;       // of a loop: the sequence, and the condition on its elements
   bool is_attribute = false;            // set object.key
   std::vector<Branch> branches;         // the branches of a condition

@@ -13,8 +13,8 @@ struct CorpusOptions {
   std::vector<std::string> texts;           // as for find_texts
   std::string separator = "<|endoftext|>";  // empty: no separator
   std::string field = "text";
-  std::optional<ConversationFields> conversations =
-      {};  // instead of texts; the validation set then holds whole conversations, however few
+  // Set if the corpus has conversations instead of texts. Its validation set then holds whole ones, however few.
+  std::optional<ConversationFields> conversations = {};
   bool pipes_are_json = false;
   double validation_fraction = 0.01;  // at least 0, below 1
 };

@@ -65,8 +65,8 @@ void Packs::pack_examples() {
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return examples_[a].tokens > examples_[b].tokens; });
-  using First = std::priority_queue<size_t, std::vector<size_t>,
-                                    std::greater<>>;  // packs, first the one with the smallest number
+  // The numbers of packs, the smallest first.
+  using First = std::priority_queue<size_t, std::vector<size_t>, std::greater<>>;
   std::map<int64_t, First> by_room;
   std::vector<std::vector<size_t>> packs;
   for (const size_t e : order) {

@@ -29,8 +29,8 @@ BpeVocabulary bpe_of_bytes() {
 std::map<std::string, std::string> gpt2_files(const BpeVocabulary& vocabulary) {
   std::vector<std::string> names;
   nlohmann::ordered_json ids = nlohmann::ordered_json::object();
-  auto& entries =
-      ids.get_ref<nlohmann::ordered_json::object_t&>();  // appended to directly, since its lookups take linear time
+  // Entries are appended directly, since lookups in this object take linear time.
+  auto& entries = ids.get_ref<nlohmann::ordered_json::object_t&>();
   for (const std::string& token : vocabulary.tokens) {
     const auto id = static_cast<int32_t>(names.size());
     std::string& name = names.emplace_back();

@@ -14,8 +14,8 @@ namespace megalith {
 
 constexpr const char* vocab_file = "vocab.json";
 constexpr const char* merges_file = "merges.txt";
-constexpr std::string_view end_of_text_name =
-    "<|endoftext|>";  // GPT-2's name, also used by tokenizers that prepare trains
+// GPT-2's name, which tokenizers that prepare trains use too.
+constexpr std::string_view end_of_text_name = "<|endoftext|>";
 
 struct BpeVocabulary {
   struct Merge {

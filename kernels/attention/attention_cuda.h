@@ -92,7 +92,7 @@ struct DocumentStarts {
       : all(starts), T(s.T), b(sequence) {}
   __device__ explicit operator bool() const { return all != nullptr; }
   __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
-  // Returns the first tile in [begin, end) none of whose queries see this key, or `end`.
+  // Returns the first tile in [begin, end) without a query that sees this key, or `end`.
   __device__ int end_of(int key, int tile, int begin, int end) const {
     while (all && begin < end) {
       const int middle = (begin + end) / 2;

@@ -9,9 +9,9 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpTiles {
-  static constexpr int row_elements =
-      D +
-      8;  // elements from row to row; where units change places, from a row to the eighth after it, divided by eight
+  // The distance of rows in elements. Where units change places, it is an eighth of that of a row and the eighth after
+  // it.
+  static constexpr int row_elements = D + 8;
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(E)}; }
   template <int>
   __device__ static int at(int row, int column) {

@@ -15,8 +15,8 @@ template <class T, class R>
 void masked_rows(T* y, const R* x, int64_t N, int64_t C, const Dropout& d) {
   const DropoutMask mask(d);
   const uint64_t first_row = mask.first_row();
-  const int64_t before = d.first_column % 64,
-                first_column = d.first_column - before;  // masks are drawn from the group's first column
+  // Masks are drawn from the first column of the group.
+  const int64_t before = d.first_column % 64, first_column = d.first_column - before;
   parallel_for(N, C * draw_work, [=](int64_t begin, int64_t end) {
     float drawn[64 + masked_run];
     const float* factors = drawn + before;

@@ -23,8 +23,8 @@ struct FileEvent {
 
 struct FileFate {
   int error = 0;  // the errno with which the call fails; 0: it is made
-  int64_t bytes =
-      std::numeric_limits<int64_t>::max();  // a write first writes this many bytes; then it is short or fails
+  // A write first writes this many bytes; then it is short or fails.
+  int64_t bytes = std::numeric_limits<int64_t>::max();
 };
 
 // For tests: during its lifetime `decide` is called before each system call of this process, by one thread at a time.

@@ -9,8 +9,10 @@ namespace megalith::e2e {
 namespace {
 
 struct Family {
-  const char *type, *keys;  // model_type of its config.json; keys of [model]
+  std::string type, keys;  // model_type of its config.json; keys of [model]
 };
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.type; }
 
 constexpr const char *llama =
                          "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbias = false\n"
@@ -72,7 +74,7 @@ TEST_P(FineTuning, ThePagesLinesWork) {
   follow_page("finetune");
   follow({"checkpoint", "export", "runs/finetune", "--out", "tuned"});
   const std::string config = read_file(scratch_ / "tuned/config.json");
-  EXPECT_NE(config.find(GetParam().type), std::string::npos) << config;
+  EXPECT_NE(config.find("\"" + GetParam().type + "\""), std::string::npos) << config;
 }
 
 TEST_P(FineTuning, ThePagesLinesWorkWithAdapters) {
@@ -103,8 +105,8 @@ TEST_P(FineTuning, TheModelIsTheFirstWord) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FineTuning,
-                         testing::Values(Family{"\"gpt2\"", ""}, Family{"\"llama\"", llama},
-                                         Family{"\"qwen2\"", qwen}));
+                         testing::Values(Family{"gpt2", ""}, Family{"llama", llama}, Family{"qwen2", qwen}),
+                         [](const auto& family) { return family.param.type; });
 
 }  // namespace
 }  // namespace megalith::e2e

@@ -70,7 +70,7 @@ class Quickstart(unittest.TestCase):
         said = self.succeeds("mine.txt", "more", at="elsewhere", out="run")
         self.assertEqual(self.steps("elsewhere/run"), 20)
         self.assertIn(f"{self.folder}/elsewhere/run/log.txt", said)
-        self.assertIn("goes on with it", self.succeeds("mine.txt", "more", at="elsewhere", out="run"))
+        self.assertIn("the run continues with it", self.succeeds("mine.txt", "more", at="elsewhere", out="run"))
 
     def test_other_texts_are_another_run(self):
         (self.folder / "a.txt").write_text(TEXT[:16000])

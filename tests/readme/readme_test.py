@@ -126,7 +126,7 @@ class Help:
 
     def __call__(self, *command):
         if command not in self.known:
-            done = subprocess.run([self.program, "help", *command], capture_output=True, text=True)
+            done = subprocess.run([self.program, *command, "--help"], capture_output=True, text=True)
             self.known[command] = done.stdout if done.returncode == 0 else None
         return self.known[command]
 

@@ -187,7 +187,7 @@ nlohmann::json describe_tokenizer(const std::string& folder, const std::string& 
 
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint) {
   const auto text = [&](const char* key) { return manifest.state.value(key, std::string()); };
-  const std::string beside = text("tokenizer_from_here"), recorded = text("tokenizer");
+  const std::string relative = text("tokenizer_from_here"), recorded = text("tokenizer");
   const std::string known = trained_with(manifest, "tokenizer");
   const auto fits = [&](const std::string& folder) {
     std::error_code absent;
@@ -195,8 +195,8 @@ std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint
     const std::string hash = hash_of_folder(folder);
     return !hash.empty() && (known.empty() || hash == known);
   };
-  if (!beside.empty()) {
-    const std::string moved = (fs::absolute(checkpoint) / beside).lexically_normal().string();
+  if (!relative.empty()) {
+    const std::string moved = (fs::absolute(checkpoint) / relative).lexically_normal().string();
     if (fits(moved)) return moved;
   }
   std::error_code absent;

@@ -22,13 +22,14 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
   app->add_option("config", path, "TOML file, a run folder, or the name of a recipe")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");
   app->footer("Options of the configuration:\n" + describe_options());
-  // If the first word is an override, it is not the name of a file.
-  app->parse_complete_callback([&path, &overrides] {
-    std::error_code absent;
-    if (!is_override(path) || std::filesystem::exists(path, absent)) return;
-    overrides.insert(overrides.begin(), path);
-    path.clear();
-  });
+  app->parse_complete_callback([&path, &overrides] { move_override(path, overrides); });
+}
+
+void move_override(std::string& first_word, std::vector<std::string>& overrides) {
+  std::error_code absent;
+  if (!is_override(first_word) || std::filesystem::exists(first_word, absent)) return;
+  overrides.insert(overrides.begin(), first_word);
+  first_word.clear();
 }
 
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence) {

@@ -53,6 +53,9 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
 // overrides that follow them as well.
 bool is_override(const std::string& word);
 
+// Moves the first word to the overrides if it is one, and not the name of a file.
+void move_override(std::string& first_word, std::vector<std::string>& overrides);
+
 // Adds the overrides, and the hidden option for one more override, which wins.
 constexpr const char* override_option = "--override";
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);

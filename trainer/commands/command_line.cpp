@@ -93,8 +93,8 @@ void add_commands_with(const CLI::App& app, const std::string& word, std::string
   }
 }
 
-// Returns what the keys of the configuration, other programs' names for them, and the commands say of a word; "" if
-// none has it.
+// Returns the keys, commands and options whose names or descriptions have a word, and our name for another program's
+// key; "" if there are none.
 std::string help_with_word(std::string word, const CLI::App& cli) {
   std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
   std::string found, section;

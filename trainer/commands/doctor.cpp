@@ -24,8 +24,8 @@ void tell(const std::string& run) {
   std::vector<RankDump> dumps = read_dumps(folder);
   const bool said = std::filesystem::exists(message);
   CHECK(said || !dumps.empty(),
-        "{} has no record of a job that hung, and this machine's memory none of one that was killed: the last job of "
-        "this run ended in order, possibly with an error (log.txt), had one rank, ran on other machines, or had "
+        "{} has no record of a job that hung, nor has this machine's memory one of a job that was killed. The last job "
+        "of this run ended in order, possibly with an error (log.txt), had one rank, ran on other machines, or had "
         "communication.timeout = 0",
         folder);
   if (said) fmt::print("{}", read_file(message));

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/ranges.h>
@@ -30,13 +29,9 @@ Inference ModelArguments::open(const Session& session) const {
 void add_model(CLI::App* app, ModelArguments& model) {
   const auto first = std::make_shared<std::string>();
   app->add_option("model", *first, "run folder, checkpoint, or Hugging Face checkpoint");
-  app->add_option("--checkpoint", model.checkpoint, "the same");
+  app->add_option("--checkpoint", model.checkpoint, "the model, if it is not the first word");
   app->parse_complete_callback([first, &model] {
-    std::error_code absent;
-    if (is_override(*first) && !std::filesystem::exists(*first, absent)) {
-      model.overrides.insert(model.overrides.begin(), *first);
-      first->clear();
-    }
+    move_override(*first, model.overrides);
     if (first->empty() && model.checkpoint.empty()) throw CLI::RequiredError("model");
     if (!first->empty() && !model.checkpoint.empty())
       throw CLI::ValidationError("the model",

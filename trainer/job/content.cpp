@@ -53,8 +53,8 @@ std::string content_of_source(const std::string& name) {
   if (tokens.empty()) tokens = {name};
   for (const std::string& path : tokens) {
     files.push_back(path);
-    for (const std::string& beside : {index_path_of(path), mask_path_of(path)})
-      if (!beside.empty()) files.push_back(beside);
+    for (const std::string& sibling : {index_path_of(path), mask_path_of(path)})
+      if (!sibling.empty()) files.push_back(sibling);
   }
   return content(files, blocks_for(tokens.size()));
 }

@@ -5,8 +5,7 @@
 // The layers of a stage are taken in rounds. The matrices of a round are assigned to the ranks of the shard and tensor
 // axes: the matrix with the most work goes to the rank with the least so far, and so on. A round travels in two
 // exchanges there and two back, each all-to-all in Plan::direction:
-//   shard    every rank sends its shard's elements of a matrix's momentum (of its tensor part) to the owner on the
-// shard
+//   shard    every rank sends its shard's elements of a matrix's momentum (its tensor part) to the owner on the shard
 //            axis. Each way moves the elements of a shard, whatever the number of ranks.
 //   tensor   those owners have the matrix's parts on the tensor axis, and send them to the one that owns the matrix.
 // So no layout changes what is orthogonalised: the order of a matrix's elements is its own, and sums over them depend

@@ -27,13 +27,13 @@ std::vector<Interval> outside_products(const UnitPlan& unit) {
     if (param.spec.multiplies) products.push_back(param.range());
   std::ranges::sort(products, {}, &Interval::begin);
   products.push_back({unit.numel, unit.numel});
-  std::vector<Interval> beside;
+  std::vector<Interval> outside;
   int64_t end = 0;
   for (const Interval& product : products) {
-    if (product.begin > end) beside.push_back({end, product.begin});
+    if (product.begin > end) outside.push_back({end, product.begin});
     end = product.end;
   }
-  return beside;
+  return outside;
 }
 
 // Adds to the runs of a unit those of a parameter at its offset, up to `end`, where its padding ends.

@@ -48,12 +48,12 @@ struct UnitPlan {
   std::vector<Interval> outside_products{};
   int64_t size_outside_products() const;  // elements
 
-  bool keep_gathered =
-      false;  // gathered once a step, in memory of its own; otherwise in memory that layers take turns in
+  // The unit is gathered once a step, into memory of its own; otherwise in memory that layers take turns in.
+  bool keep_gathered = false;
   bool reduce_once = false;  // whole gradients accumulate here and are reduced once a step; otherwise once a microbatch
   Interval matrices{};       // elements that Muon updates, matrix by matrix (matrices.h)
-  bool optimizer_on_host =
-      false;  // between updates, master weights and moments are on the host; if frozen, the weights to be gathered
+  // Between updates, master weights and moments are on the host; if frozen, the weights to be gathered.
+  bool optimizer_on_host = false;
 
   // Returns the part of the runs with partial gradients that is in the rank's shard.
   std::vector<HeldRun> partial_here() const;
@@ -95,8 +95,8 @@ struct Plan {
   DType residual = DType::f32;  // f32, or equal to `compute`
   DType master = DType::f32;    // of the weights that the optimizer updates; frozen weights have the compute type
   bool saves_frozen = true;     // checkpoints also hold the frozen weights; otherwise they name their source
-  DType reduce_dtype =
-      DType::f32;                // of gradients as they are sent to sums over the shard and data axes, which add in f32
+  // The type of gradients as they are sent to sums over the shard and data axes, which add in f32.
+  DType reduce_dtype = DType::f32;
   DType direction = DType::f32;  // of Muon's momentum and directions in transfers, and of its products
   bool relay = false;            // such gradients are summed inside each node before they are sent to others
   ModelConfig model;
@@ -113,8 +113,8 @@ struct Plan {
   Kept kept = Kept::all;
   int64_t group = 1;               // layers that are recomputed together: only the input of the first is kept
   bool recompute_outputs = false;  // also recomputes the outputs of groups, which are unused, to model other programs
-  int64_t horizon =
-      0;  // number of groups for which kept inputs come back from the host ahead of time; 0: they stay on the device
+  // The number of groups for which kept inputs come back from the host ahead of time; 0: they stay on the device.
+  int64_t horizon = 0;
   bool parameters_on_host = false;  // between uses, the weights to be gathered are on the host
   BatchPlan batch;
   bool isolates_documents = false;  // every stage knows the tokens, since attention stops at `end_of_text`

@@ -63,7 +63,7 @@ class Block {
                 bool add) const;
 
   // backward() in two halves with the same bits. backward_input turns dy into dx in place, writes g, and accumulates
-  // the gradients in `dw` that are no product; backward_weight adds the rest and takes the same inputs.
+  // the gradients in `dw` that are not products; backward_weight adds the rest and takes the same inputs.
   void backward_input(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
                       const BlockGradients& g) const;
   void backward_weight(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,

@@ -42,9 +42,9 @@ struct ParamSpec {
   // The parameter is not split, but used together with split tensors: in each head, or as the unsplit matrix of an
   // adapter. So each part computes a share of its gradient, that of its heads or features.
   bool partial_gradient = false;
-  std::vector<RowGroup>
-      row_groups{};          // row splits apply within each group: q, k, v, in heads; empty: one group of all rows
-  int64_t row_multiple = 1;  // rows of a part are padded to a multiple of this
+  // Row splits apply within each group: q, k, v, in heads; empty: one group of all rows.
+  std::vector<RowGroup> row_groups{};
+  int64_t row_multiple = 1;        // rows of a part are padded to a multiple of this
   bool stored_transposed = false;  // Hugging Face stores it as [in, out]
   bool trained = true;             // false: frozen
   // The key of its initial values: its position in the whole list or, for adapters, a hash of its name, so that an

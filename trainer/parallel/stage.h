@@ -100,7 +100,7 @@ class Stage {
     Pending transfer;  // receives or sends the residual
   };
   // The tensors that a layer keeps of its forward pass. If the backward pass has two halves, the same memory then holds
-  // what the second needs of the first, with the gradients kept apart, (elements) f32.
+  // what the second half needs from the first, and the gradients that are kept apart, (elements) f32.
   struct LayerMemory {
     BlockSaved saved;
     BlockGradients gradients;

@@ -79,8 +79,8 @@ class LayerEstimate {
   // transfers overlap with nothing.
   double together(int64_t count, double product, double transfer, int64_t alone = 1) const {
     const auto n = static_cast<double>(count);
-    const double beside = std::max<double>(count - (count == 1 ? 1 : alone), 0), work = (n - 1) * product;
-    const double hidden = std::min(beside * transfer, work);
+    const double overlapping = std::max<double>(count - (count == 1 ? 1 : alone), 0), work = (n - 1) * product;
+    const double hidden = std::min(overlapping * transfer, work);
     return n * product + n * transfer - hidden * (1 - hardware_.calibrated.overlap);
   }
 

@@ -56,8 +56,8 @@ struct TimeLine {
   std::vector<Accounts> breakdowns;  // by stage
   std::vector<Copies> copies;        // by stage
   std::vector<double> tensor_sums;   // by stage: seconds of all transfers, awaited or not (Account::tensor_sums)
-  std::vector<std::vector<Span>>
-      spans;  // by stage, on request; compute spans fill the step, and actions of the schedule have their own lane
+  // By stage, if requested. Compute spans fill the step, and actions of the schedule have their own lane.
+  std::vector<std::vector<Span>> spans;
 };
 
 // The traces must be in the order of the stages and match (matcher.h).

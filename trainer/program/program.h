@@ -92,9 +92,9 @@ struct Instruction {
   bool add = false;  // scatter, collect: the unit has been scattered before in this step; head, backward: products add
                      // to gradients, and otherwise write them
   bool all = false;  // zero
-  bool apart =
-      false;  // backward_input, backward_weight: gradients that products do not write go to the unit's gradient in the
-              // second half, together with the rest, since the gradient is scattered with each microbatch
+  // backward_input, backward_weight: gradients that products do not write go to the unit's gradient in the second
+  // half, together with the rest, since the gradient is scattered with each microbatch.
+  bool apart = false;
   Channel channel = Channel::forward;  // receive, send
   int32_t microbatch = none;
   int32_t layer = none;  // number in the model

@@ -32,8 +32,7 @@ struct ChunkPlacement {
   // A stage continues to work while its messages are in transfer. So a chunk that has `live` microbatches alive has
   // memory for this many residuals at once:
   // - messages in transfer: as many as the next stage may lag by, since it may have to run other chunks first; in a V
-  // that
-  //   stage receives two as they arrive;
+  //   it receives two as they arrive;
   // - inputs: those alive and one that arrives;
   // - outputs: one that is computed and those in transfer;
   // - gradients: one that arrives, one that is computed and those in transfer.

@@ -4,15 +4,13 @@
 // Laws, of every list that make_schedules returns:
 // - Each (microbatch, chunk) has one forward and, later, one backward; or, if the backward pass has two halves, an
 //   input half (the gradient of the input) and, later, a weight half (the gradients of the weights).
-// - Each chunk takes its microbatches in ascending order, both ways, and the last backward of a chunk is that of the
-// last
+// - Each chunk takes its microbatches in ascending order, both ways; the last backward of a chunk is that of the last
 //   microbatch. If chunks run in turn, the forwards are in one order and the backwards in another, each the same on all
 //   stages; in a V the chunks have their own channels. So messages between two stages need no tags.
 // - Weight halves are in the order of input halves: sums over microbatches have one order in all schedules.
 // - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
 //   microbatch % live is free when a microbatch's forward comes.
-// - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even if a send
-// ends
+// - Stages that send without waiting, and receive in the order of their actions, never deadlock, also if a send ends
 //   only once it is received, and a forward waits for the sends that last used its slot.
 #pragma once
 
@@ -64,9 +62,8 @@ struct PipelineShape {
 // one_f_one_b: Narayanan et al., arXiv 2104.04473, section 2.2: forwards to warm up, then one forward, one backward,
 //   then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
 //   interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
-// gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
-// several
-//   chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
+// gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches. If a stage
+//   has several chunks, a wave passes chunk 0, then chunk 1, and so on.
 // zb_h1: Qi et al., arXiv 2401.10241, section 3.1: forwards and input halves in the order of one_f_one_b's forwards and
 //   backwards, with its chunks, or in a faster order that a search finds for `times` and `message`, unless
 //   active_microbatches bounds it. Weight halves fill the time in which a stage would wait (schedule_clock.h,

@@ -128,8 +128,8 @@ void RecorderPages::remove_forgotten() {
   std::map<uint64_t, bool> over;  // true if the job is over
   for (const fs::path& path : files_of_jobs()) {
     std::error_code gone;
-    const auto written =
-        fs::last_write_time(path, gone);  // when it was created: writes to mapped memory do not change this
+    // This is when it was created: writes to mapped memory do not change it.
+    const auto written = fs::last_write_time(path, gone);
     const bool old = !gone && fs::file_time_type::clock::now() - written > std::chrono::hours(24);
     const auto page = old ? read_copy(path.string(), File::Use::read_own) : nullptr;
     const RankState state = page ? state_of(*page) : RankState::dead;

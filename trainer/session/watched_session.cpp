@@ -28,8 +28,8 @@ constexpr double shortest = 0.2;         // seconds of waiting before others are
 constexpr double longest_quiet = 60;     // maximum seconds of waiting before the first warning
 constexpr double between_questions = 1;  // seconds between two checks of the folder, if there are several nodes
 constexpr double time_to_answer = 3;     // seconds for other nodes to write their dumps
-constexpr double time_to_agree =
-    1;  // seconds to wait before a diagnosis, so that all ranks have stopped at the failed call
+// Seconds to wait before a diagnosis, so that all ranks have stopped at the failed call.
+constexpr double time_to_agree = 1;
 constexpr double time_to_be_ended = 10;  // seconds for a rank that lets another one report
 constexpr double time_to_notice = 2;     // seconds for the launcher to notice that a rank was killed
 

@@ -7,11 +7,9 @@
 // and checks how long its rank has waited. By these rules, which do not depend on who is to blame, it ends the job:
 // - a rank of this node has died, and this one waits;
 // - this rank has waited in a step for longer than the time-out. A stopped process does not count the time, so a job
-// that
-//   is stopped as a whole continues when it is woken;
+//   that is stopped as a whole continues when it is woken;
 // - it has waited that long outside of steps, and no rank is working or unseen. As long as one computes, reads or
-// writes
-//   between exchanges of texts, the others only warn and wait: a disk may take any time.
+//   writes between exchanges of texts, the others only warn and wait: a disk may take any time.
 // Then it makes ranks of other nodes write their dumps (recorder_pages.h), lets the doctor diagnose all dumps
 // (trainer/doctor/diagnosis.h), prints the result and leaves the dumps for `megalith doctor`. The first rank to get
 // this far reports and ends the job; the others are silent.

@@ -42,11 +42,11 @@ class Directions {
   };
   // What a rank sends and receives in a round; offsets and counts are of elements.
   struct Exchanges {
-    std::vector<Piece> held,
-        received;         // held: this shard's elements, by owner; received: those of the owned matrices, by sender
+    // held: this shard's elements, by owner; received: those of the owned matrices, by sender.
+    std::vector<Piece> held, received;
     AllToAllParts shard;  // exchange of held for received
-    std::vector<Piece>
-        parts;  // this tensor rank's parts of the matrices that this rank of the shard axis owns, by owner
+    // This tensor rank's parts of the matrices that this rank of the shard axis owns, by owner.
+    std::vector<Piece> parts;
     std::vector<Piece> gathered;  // those of the matrices that this rank owns: of all tensor ranks, by sender
     AllToAllParts tensor;         // exchange of parts for gathered
     int64_t num_held = 0, num_received = 0, num_parts = 0, num_gathered = 0;

@@ -65,9 +65,9 @@ std::string tokenizer_path(const DataConfig& data) {
   if (data.train.empty()) return "";
   std::string first;
   for (const DataSource& source : parse_sources("data.train", data.train)) {
-    const std::string beside = tokenizer_folder_of(source.name);
-    if (std::filesystem::is_directory(beside)) return beside;
-    if (first.empty()) first = beside;
+    const std::string folder = tokenizer_folder_of(source.name);
+    if (std::filesystem::is_directory(folder)) return folder;
+    if (first.empty()) first = folder;
   }
   return first;
 }
@@ -304,8 +304,8 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
                     s.documents() == unknown_documents ? "documents unknown" : counted(s.documents(), "document"),
                     counted(s.size(), "token"), epochs));
     if (const Packs* packs = data.packs(i)) lines.back() += describe_packs(*packs);
-    if (const LeftOut beside = left_out_of(s.path()); !beside.empty())
-      lines.back() += fmt::format("; the pattern leaves out {}", to_text(beside));
+    if (const LeftOut others = left_out_of(s.path()); !others.empty())
+      lines.back() += fmt::format("; the pattern leaves out {}", to_text(others));
     if (const int64_t rest = data.left_out(i); rest > 0)
       lines.back() += fmt::format("; an epoch leaves out {} at the end, which {} no sequence of {}",
                                   counted(rest, "token"), rest == 1 ? "fills" : "fill", data.sequence_length());

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "trainer/machine/console.h"
+#include "trainer/step/step_clock.h"
 
 namespace megalith {
 
 namespace {
 
 constexpr double between_drawings = 0.1, between_lines = 10;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -22,7 +20,7 @@ ProgressBar::ProgressBar(WithoutTerminal without)
            : stderr_is_terminal() ? stderr
                                   : nullptr),
       writes_lines_(!out_ && without == WithoutTerminal::lines),
-      last_(writes_lines_ ? now() : -1) {}
+      last_(writes_lines_ ? StepClock::host_now() : -1) {}
 
 std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns) {
   constexpr size_t shortest = 10, longest = 32;
@@ -37,7 +35,7 @@ std::string bar_line(double share, const std::vector<LinePart>& parts, size_t co
 
 void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
   if (!out_ && !writes_lines_) return;
-  const double time = now();
+  const double time = StepClock::host_now();
   if (writes_lines_) {
     if (time - last_ < between_lines) return;
     last_ = time;
@@ -47,8 +45,8 @@ void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
   if (last_ >= 0 && share < 1 && time - last_ < between_drawings) return;
   last_ = time;
   drawn_ = true;
-  const auto columns =
-      static_cast<size_t>(std::max(1, terminal_columns() - 1));  // some terminals wrap in the last column
+  // Some terminals wrap in the last column.
+  const auto columns = static_cast<size_t>(std::max(1, terminal_columns() - 1));
   write_console(out_, fmt::format("\r\033[K{}\r", bar_line(share, parts, columns)));
 }
 

@@ -67,8 +67,8 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
 // Keeps the template of the conversations that are trained on, which `megalith chat` looks for. Of several sources it
 // is the first's.
 void keep_chat_template(const Config& config) {
-  for (const SourceTokenizer& beside : tokenizers_of_sources("data.train", config.data.train)) {
-    const std::filesystem::path made = std::filesystem::path(beside.folder).parent_path() / chat_template_name;
+  for (const SourceTokenizer& source : tokenizers_of_sources("data.train", config.data.train)) {
+    const std::filesystem::path made = std::filesystem::path(source.folder).parent_path() / chat_template_name;
     if (!std::filesystem::exists(made)) continue;
     write_file(config.run.output + "/" + chat_template_name, read_file(made.string()), {.replace = true});
     return;
