@@ -11,7 +11,7 @@
 namespace megalith::e2e {
 namespace {
 
-const std::string config =
+const std::string config_of_account =
     "[model]\nlayers = 4\nhidden = 96\nheads = 4\ncontext = 64\n"
     "[data]\ntrain = \"data/train.bin\"\nvalidation = \"data/validation.bin\"\n"
     "[batch]\nglobal_batch_size = 16\nmicrobatch_size = 2\n"
@@ -24,7 +24,7 @@ class Account : public testing::Test {
     std::string text;
     for (int i = 0; i < 400; i++) text += fmt::format("{} bottles of beer on the wall. ", 400 - i);
     write_file(scratch_ / "text.txt", text);
-    write_file(scratch_ / "config.toml", config);
+    write_file(scratch_ / "config.toml", config_of_account);
     succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data", "--validation", "0.1"}),
             scratch_);
   }

@@ -25,7 +25,7 @@ std::string some_text(size_t bytes) {
   return text;
 }
 
-const std::string config =
+const std::string config_of_text =
     "[model]\nlayers = 2\nhidden = 48\nheads = 3\ncontext = 32\n"
     "[data]\ntrain = \"data/train.bin\"\nvalidation = \"data/validation.bin\"\n"
     "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 4\n"
@@ -68,7 +68,7 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
   const Scratch scratch;
   write_file(scratch / "text.txt", some_text(40000));
   write_file(scratch / "more.txt", some_text(9000));
-  write_file(scratch / "config.toml", config);
+  write_file(scratch / "config.toml", config_of_text);
   const Result prepared = succeed(megalith({"prepare", "--text", "text.txt", "more.txt", "--tokenizer", GetParam(),
                                             "--out", "data", "--validation", "0.1"}),
                                   scratch);
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Text, Text, testing::Values("bytes", "train:300"),
 TEST(TextData, tokenizer_by_name) {
   const Scratch scratch;
   write_file(scratch / "text.txt", some_text(5000));
-  write_file(scratch / "config.toml", config);
+  write_file(scratch / "config.toml", config_of_text);
   succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data", "--validation", "0.2"}),
           scratch);
   train(scratch.folder(), 1, {"data.tokenizer=bytes", "train.steps=1", "optimizer.decay_steps=60"});
@@ -190,7 +190,7 @@ TEST(TextData, tokenizer_by_name) {
 TEST(TextData, minutes_end_a_run_with_a_checkpoint) {
   const Scratch scratch;
   write_file(scratch / "text.txt", some_text(20000));
-  write_file(scratch / "config.toml", config);
+  write_file(scratch / "config.toml", config_of_text);
   succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data"}), scratch);
   const Args overrides{"data.validation=", "train.evaluate_every=0", "train.minutes=0.02", "train.steps=1000000",
                        "optimizer.decay_steps=100"};
