@@ -78,7 +78,7 @@ if [ -z "$seconds" ]; then
   echo "== measuring this machine"
   trial=$(mktemp -d)
   train "run.output=$trial" train.steps=12 optimizer.warmup_steps=0 train.evaluate_every=0 data.validation= checkpoint.every=0 >/dev/null
-  seconds=$(tail -n 8 "$trial/metrics.jsonl" | sed 's/.*"step_seconds":\([0-9.e-]*\).*/\1/' | sort -g | sed -n 4p)
+  seconds=$(sed -n 's/.*"step_seconds":\([0-9.e-]*\).*/\1/p' "$trial/metrics.jsonl" | tail -n 8 | sort -g | sed -n 4p)
   rm -rf "$trial"
 fi
 minutes=${MINUTES:-${planned:-4}}

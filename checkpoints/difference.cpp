@@ -1,4 +1,5 @@
 #include "checkpoints/difference.h"
+#include "kernels/system/long_work.h"
 
 #include <fmt/ranges.h>
 
@@ -18,7 +19,7 @@ void note(TensorDifference::Most& most, double difference, int64_t element, floa
   if (difference > most.difference) most = {difference, element, a, b};
 }
 
-void compare_elements(CheckpointReader& a, CheckpointReader& b, TensorDifference& d) {
+void compare_elements(CheckpointReader& a, CheckpointReader& b, TensorDifference& d, LongWork& work) {
   const TensorShard whole = whole_tensor(d.name, d.a->shape);
   d.elements = whole.numel();
   const auto block = static_cast<size_t>(std::min(block_elements, d.elements));
@@ -27,6 +28,7 @@ void compare_elements(CheckpointReader& a, CheckpointReader& b, TensorDifference
     const TensorShard here = flat_shard(whole.name, whole.shape, {begin, std::min(begin + block_elements, d.elements)});
     a.read(here, of_a.data());
     b.read(here, of_b.data());
+    work.advance(here.numel());
     for (size_t i = 0; i < static_cast<size_t>(here.numel()); i++) {
       const float x = of_a[i], y = of_b[i];
       if (std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y)) continue;
@@ -57,11 +59,19 @@ TensorComparison compare_tensors(CheckpointReader& a, CheckpointReader& b) {
   TensorComparison all;
   std::set<std::string> names = a.names();
   names.merge(b.names());
+  int64_t elements_of_all = 0;
+  for (const std::string& name : names)
+    elements_of_all += whole_tensor(name, (a.holds(name) ? a : b).shape(name)).numel();
+  LongWork work(fmt::format("comparing {} and {}", a.folder(), b.folder()), elements_of_all);
   for (const std::string& name : names) {
     TensorDifference d{.name = name, .a = side_of(a, name), .b = side_of(b, name)};
     all.tensors++;
-    all.elements += whole_tensor(name, (d.a ? d.a : d.b)->shape).numel();
-    if (d.a && d.b && d.a->shape == d.b->shape) compare_elements(a, b, d);
+    const int64_t elements = whole_tensor(name, (d.a ? d.a : d.b)->shape).numel();
+    all.elements += elements;
+    if (d.a && d.b && d.a->shape == d.b->shape)
+      compare_elements(a, b, d, work);
+    else
+      work.advance(elements);
     if (d.a != d.b || d.differing > 0) all.different.push_back(std::move(d));
   }
   return all;

@@ -11,6 +11,7 @@
 #include "checkpoints/hugging_face.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
+#include "kernels/system/long_work.h"
 
 namespace megalith {
 namespace {
@@ -90,7 +91,7 @@ std::vector<float> sorted_by_heads(const std::vector<float>& data, const ModelCo
 }
 
 void write_tensors(TensorSource& source, const std::string& family, const ModelConfig& model, WrittenTensors tensors,
-                   const ExportForm& form, const std::string& path) {
+                   const ExportForm& form, const std::string& path, LongWork& work) {
   std::vector<SafeTensorsWriter::Declared> declared;
   for (const WrittenTensor& t : tensors) {
     declared.push_back({t.name, t.shape});
@@ -104,6 +105,7 @@ void write_tensors(TensorSource& source, const std::string& family, const ModelC
                            {t.first_row * width, t.first_row * width + numel}),
                 data.data());
     if (t.head_by_head) data = sorted_by_heads(data, model, rows);
+    work.advance(numel);
     if (!is_transposed(family, t)) {
       weights.append(data.data(), numel);
       continue;
@@ -224,9 +226,13 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
 
   nlohmann::ordered_json index{{"metadata", {{"total_size", export_bytes(parameters, form.type)}}},
                                {"weight_map", nlohmann::ordered_json::object()}};
+  int64_t elements = 0;
+  for (const WrittenTensors& file : files)
+    for (const WrittenTensor& t : file) elements += numel_of(t.shape);
+  LongWork work("writing " + folder, elements);
   for (size_t i = 0; i < files.size(); i++) {
     const std::string name = name_of_file(i, files.size());
-    write_tensors(source, family, model, files[i], form, folder + name);
+    write_tensors(source, family, model, files[i], form, folder + name, work);
     for (const WrittenTensor& t : files[i]) index["weight_map"][t.name] = name.substr(1);
   }
   if (files.size() > 1) write_file(folder + index_file, json_text(index, 1) + "\n");

@@ -11,6 +11,7 @@
 #include "checkpoints/hdf5_file.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/json.h"
+#include "kernels/system/long_work.h"
 
 namespace megalith {
 namespace {
@@ -206,7 +207,7 @@ std::string layout_difference(const File& file, const FileRecord& record) try {
 }
 
 // Checks, in one pass over a file, every dataset's checksum and that of the bytes between them.
-void verify_file(const std::string& folder, const FileRecord& record, VerifyReport& report) {
+void verify_file(const std::string& folder, const FileRecord& record, VerifyReport& report, LongWork& work) {
   const std::string path = folder + "/" + record.name;
   const File file(path, File::Use::read);
   const int64_t bytes = file.size();
@@ -219,6 +220,7 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
       checksum.add(chunk.data(), count);
       position += count;
       report.bytes += count;
+      work.advance(count);
     }
   };
   Checksum structure;
@@ -264,9 +266,12 @@ VerifyReport verify_checkpoint(const std::string& folder) {
       guard([&] { check_complete(manifest); });
     else
       report.damaged.resize(before);  // reported below, for each file
+    int64_t bytes = 0;
+    for (const FileRecord& f : manifest.files) bytes += f.bytes;
+    LongWork work("verifying " + folder, bytes);
     for (const FileRecord& f : manifest.files) {
       report.num_files++;
-      guard([&] { verify_file(folder, f, report); });
+      guard([&] { verify_file(folder, f, report, work); });
     }
   });
   return report;

@@ -220,12 +220,13 @@ struct TrainConfig {
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   int64_t evaluate_batches = 20;
-  int64_t max_bad_steps = 3;     // in a row; then the run ends
-  double skip_norm_above = 0.0;  // times the running median; 0: off
-  std::string trace_steps;       // as step_range.h reads it; empty: none
-  int64_t log_every = 0;         // steps; 0: by time
-  std::string freeze;            // one word, or several, each on a line (adapter.h); empty: none
-  int64_t sample_every = 0;      // updates; 0: no texts
+  int64_t early_stopping_patience = 0;  // evaluations without improvement; 0: off
+  int64_t max_bad_steps = 3;            // in a row; then the run ends
+  double skip_norm_above = 0.0;         // times the running median; 0: off
+  std::string trace_steps;              // as step_range.h reads it; empty: none
+  int64_t log_every = 0;                // steps; 0: by time
+  std::string freeze;                   // one word, or several, each on a line (adapter.h); empty: none
+  int64_t sample_every = 0;             // updates; 0: no texts
   // A list: each prompt and a newline. Without a newline: a file's name. Empty: one empty prompt.
   std::string sample_prompts;
   int64_t sample_tokens = 64;
@@ -244,8 +245,9 @@ struct CheckpointConfig {
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
   int64_t keep_every = 0;       // steps; 0: no checkpoint is kept for good
+  bool keep_best = false;       // the one with the lowest validation loss
   int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
-  std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
+  std::string resume = "auto";  // "auto", "best", "never" or the path of a checkpoint
   bool allow_changes = false;
   std::string init_from;  // empty: initial weights from train.seed
   bool operator==(const CheckpointConfig&) const = default;

@@ -221,6 +221,8 @@ Table<Config> build_table() {
                "Updates between evaluations on data.validation; 0: only at the end");
   train.number("evaluate_batches", &TrainConfig::evaluate_batches, "batches", between(1, 1e9),
                "Global batches that an evaluation reads");
+  train.number("early_stopping_patience", &TrainConfig::early_stopping_patience, "evaluations", between(0, 1e9),
+               "End the run after this many evaluations in a row that find no lower validation loss; 0: off");
   train.number(
       "max_bad_steps", &TrainConfig::max_bad_steps, "steps", between(1, 1e9),
       "Steps in a row that may be skipped, for a non-finite loss or norm or by skip_norm_above, before the run ends");
@@ -271,11 +273,17 @@ Table<Config> build_table() {
                     "How many of the newest checkpoints to keep; 0: all");
   checkpoint.number("keep_every", &CheckpointConfig::keep_every, "steps", between(0, 1e12),
                     "Also keep for good the first checkpoint at or after each multiple of this many steps; 0: off");
+  checkpoint.word(
+      "keep_best", &CheckpointConfig::keep_best,
+      "Save after each evaluation that finds a lower validation loss than all before, and keep the checkpoint "
+      "with the lowest; commands find it as FOLDER/best");
   checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
                     "Stable steps that must follow a checkpoint before older ones are deleted; until then up to two "
                     "more than keep remain");
-  checkpoint.word("resume", &CheckpointConfig::resume,
-                  "auto: the newest complete checkpoint, if any; never; or the path of a checkpoint");
+  checkpoint.word(
+      "resume", &CheckpointConfig::resume,
+      "auto: the newest complete checkpoint, if any; best: the one with the lowest validation loss; never; or "
+      "the path of a checkpoint");
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
                   "Resume even if data, seeds, sequence length, batch or learning rates have changed");
   checkpoint.word("init_from", &CheckpointConfig::init_from,

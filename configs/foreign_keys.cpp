@@ -29,9 +29,8 @@ constexpr std::string_view no_quantization =
     "not supported: frozen weights are in the type of `precision.compute`, which may be bf16";
 constexpr std::string_view fused = "not needed: all kernels are compiled and fused in advance";
 constexpr std::string_view of_prepare = "an option of `megalith prepare`, which tokenizes the texts before training";
-constexpr std::string_view no_best_checkpoint =
-    "not supported: metrics.jsonl has the validation loss of each evaluation, and `checkpoint.keep_every` keeps "
-    "checkpoints for good";
+constexpr std::string_view best_checkpoint =
+    "`checkpoint.keep_best`, which keeps the checkpoint with the lowest validation loss as FOLDER/best";
 constexpr std::string_view of_launch = "not set: the launcher decides, as in `megalith run -n 8`, or mpirun";
 
 constexpr ForeignKey all[] = {
@@ -162,7 +161,7 @@ constexpr ForeignKey all[] = {
     {nanogpt, "grad_clip", "`optimizer.gradient_clip`"},
     {nanogpt, "decay_lr", "`optimizer.decay`, with the value constant for false"},
     {nanogpt, "eval_only", "a command: `megalith evaluate FOLDER --data FILE`"},
-    {nanogpt, "always_save_checkpoint", no_best_checkpoint},
+    {nanogpt, "always_save_checkpoint", best_checkpoint},
     {nanogpt, "dataset", "`data.train` and `data.validation`"},
     {nanogpt, "compile", fused},
     {nanogpt, "wandb_log", curves},
@@ -197,10 +196,8 @@ constexpr ForeignKey all[] = {
     {transformers, "dataloader_num_workers", "not needed: tokens are read from mapped files"},
     {transformers, "group_by_length", "not needed: `data.pack` packs examples, and other tokens have no padding"},
     {transformers, "torch_compile", fused},
-    {transformers, "load_best_model_at_end", no_best_checkpoint},
-    {transformers, "metric_for_best_model", no_best_checkpoint},
-    {transformers, "early_stopping_patience",
-     "not supported: `train.steps` or `train.minutes` ends a run, or Ctrl-C, with a checkpoint"},
+    {transformers, "load_best_model_at_end", best_checkpoint},
+    {transformers, "metric_for_best_model", best_checkpoint},
     {transformers, "push_to_hub",
      "not supported: `megalith checkpoint export` writes the folder, and `hf upload` uploads it"},
     {transformers, "logging_dir", "not set: `run.tensorboard` writes into tensorboard/ of `run.output`"},

@@ -261,10 +261,16 @@ Found check_memory(const Config& config) {
 Found check_run(const Config& config) {
   if (config.run.output.empty()) return problem(config, "run.output", "is empty; name a folder, such as runs/first");
   if (config.checkpoint.resume.empty())
-    return problem(config, "checkpoint.resume", "is empty; write auto, never or the path of a checkpoint");
+    return problem(config, "checkpoint.resume", "is empty; write auto, best, never or the path of a checkpoint");
   if (config.train.evaluate_every > 0 && config.data.validation.empty())
     return problem(config, "train.evaluate_every",
                    "needs data.validation, which is empty; name a token file there, or set 0");
+  if (config.checkpoint.keep_best && config.data.validation.empty())
+    return problem(config, "checkpoint.keep_best",
+                   "needs data.validation, which is empty; name a token file there, or set false");
+  if (config.train.early_stopping_patience > 0 && config.train.evaluate_every == 0)
+    return problem(config, "train.early_stopping_patience",
+                   "counts evaluations, but train.evaluate_every = 0 makes one only at the end; set both, or 0 here");
   return {};
 }
 

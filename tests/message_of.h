@@ -35,7 +35,7 @@ std::string message_of(const Call& call) {
 // Expects every part in the text.
 #define EXPECT_SAYS(text, ...)                                                                    \
   do {                                                                                            \
-    const std::string& said = text;                                                               \
+    const std::string said = text; /* a copy: the text may be part of a temporary */              \
     for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                         \
       EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said; \
   } while (false)

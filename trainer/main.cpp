@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/system/files.h"
+#include "kernels/system/long_work.h"
 #include "kernels/system/process_limits.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
@@ -18,11 +19,14 @@
 #include "trainer/session/open_session.h"
 #include "trainer/session/signal_watch.h"
 #include "trainer/session/single_rank.h"
+#include "trainer/train/progress_bar.h"
 
 namespace megalith {
 namespace {
 
 int run(const CommandLine& line, const Session& session) {
+  WorkBar bar;
+  if (session.rank() == 0) show_long_work(&bar);
   try {
     int status = 1;
     try {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/system/check.h"
+#include "kernels/system/long_work.h"
 
 namespace megalith {
 
@@ -134,6 +135,7 @@ BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size) {
   for (const auto& [key, pair] : corpus.pairs()) queue.push({pair.count, key});
   std::unordered_set<std::string> known(vocabulary.tokens.begin(), vocabulary.tokens.end());
   const auto wanted = static_cast<size_t>(vocab_size - 1);
+  LongWork work("training the tokenizer", static_cast<int64_t>(wanted - vocabulary.tokens.size()));
   while (vocabulary.tokens.size() < wanted) {
     CHECK(!queue.empty(), "the text yields a vocabulary of only {} tokens, not {}; give more text, or train:{}",
           vocabulary.tokens.size() + 1, vocab_size, vocabulary.tokens.size() + 1);
@@ -153,6 +155,7 @@ BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size) {
     const auto result = static_cast<int32_t>(vocabulary.tokens.size());
     vocabulary.tokens.push_back(std::move(token));
     vocabulary.merges.push_back({left, right, result});
+    work.advance(1);
     for (const PairKey changed : corpus.merge(key, result))
       if (const int64_t fresh = corpus.count_of(changed); fresh > 0) queue.push({fresh, changed});
   }

@@ -75,6 +75,35 @@ TEST_F(Account, adds_up_to_every_step) {
   EXPECT_NE(log.find("mean of 2 ranks: "), std::string::npos) << log;
 }
 
+// The last evaluation and checkpoint come after the last step.
+TEST_F(Account, the_log_and_the_report_agree_on_where_the_time_went) {
+  train(scratch_.folder(), 1, {"train.steps=3", "checkpoint.asynchronous=false"});
+  double seconds = 0;
+  for (const nlohmann::json& line : read_metrics(scratch_ / "run"))
+    if (line.contains("time")) seconds += sum(line.at("time"));
+  for (const nlohmann::json& time : read_times_after(scratch_ / "run")) seconds += sum(time);
+  const std::string log = read_file(scratch_ / "run/log.txt"), begin = "where the time went, ";
+  const size_t at = log.find(begin);
+  ASSERT_NE(at, std::string::npos) << log;
+  const std::string line = log.substr(at, log.find('\n', at) - at);
+  EXPECT_TRUE(line.starts_with(begin + fmt::format("{:.4g} s: ", seconds))) << line << ", and " << seconds;
+
+  succeed(megalith({"report", "run", "--out", "page.html"}), scratch_);
+  const std::string page = read_file(scratch_ / "page.html"), open = "id=\"data\">";
+  const size_t data = page.find(open) + open.size();
+  const nlohmann::json layers =
+      nlohmann::json::parse(page.substr(data, page.find("</script>", data) - data)).at("time").at(0).at("layers");
+  size_t named = 0;
+  for (const nlohmann::json& layer : layers) {
+    if (layer.at("name") == "all else") continue;
+    const std::string share =
+        fmt::format("{} {:.1f} %", layer.at("name").get<std::string>(), 100 * layer.at("share").get<double>());
+    EXPECT_NE(line.find(share), std::string::npos) << share << " is not in: " << line;
+    named += layer.at("name") == "evaluation" || layer.at("name") == "checkpoint";
+  }
+  EXPECT_EQ(named, 2u) << layers;
+}
+
 // The stage with more layers is the one that the others wait for.
 TEST_F(Account, tells_the_slowest_rank_and_the_bubble) {
   const Args pipeline{"parallel.pipeline_parallel_degree=2", "train.steps=5", "train.evaluate_every=0",

@@ -199,7 +199,7 @@ std::vector<BadInputCase> output_cases() {
       {"resume_from_nowhere",
        2,
        train_with({new_run, "checkpoint.resume=run/checkpoints/step-00000009"}),
-       {"run/checkpoints/step-00000009", "not a folder"}},
+       {"run/checkpoints/step-00000009", "no such folder"}},
       {"resume_before_newer_ones",
        2,
        train_with({"checkpoint.resume=run/checkpoints/step-00000001"}),

@@ -105,7 +105,8 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
            {{"qqqqqqq"}, "megalith has no command `qqqqqqq`; its commands are train, run, verify, "},
            {{"checkpoint"},
-            "megalith checkpoint needs a command: inspect, verify, export, diff, reshard; see megalith checkpoint "
+            "megalith checkpoint needs a command: inspect, verify, export, diff, reshard, average; see megalith "
+            "checkpoint "
             "--help"},
            {{"checkpoint", "exprot", "a"},
             "has no command `exprot`; did you mean `export`? See megalith checkpoint --help"},

@@ -61,18 +61,25 @@ std::map<std::string, std::string> snapshot(const std::string& folder) {
 }
 
 namespace {
-std::vector<nlohmann::json> lines_of_metrics(const std::string& run_folder, bool starts) {
+constexpr const char *start = "start", *time_after = "time_after";
+
+// Returns the values of a key that is alone on its lines, or the lines without such a key.
+std::vector<nlohmann::json> lines_of_metrics(const std::string& run_folder, const char* key = nullptr) {
   std::vector<nlohmann::json> lines;
   std::ifstream in(run_folder + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);)
-    if (const auto object = nlohmann::json::parse(line); object.contains("start") == starts)
-      lines.push_back(starts ? object.at("start") : object);
+    if (const auto object = nlohmann::json::parse(line);
+        key ? object.contains(key) : !object.contains(start) && !object.contains(time_after))
+      lines.push_back(key ? object.at(key) : object);
   return lines;
 }
 }  // namespace
 
-std::vector<nlohmann::json> read_metrics(const std::string& run_folder) { return lines_of_metrics(run_folder, false); }
-std::vector<nlohmann::json> read_starts(const std::string& run_folder) { return lines_of_metrics(run_folder, true); }
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder) { return lines_of_metrics(run_folder); }
+std::vector<nlohmann::json> read_starts(const std::string& run_folder) { return lines_of_metrics(run_folder, start); }
+std::vector<nlohmann::json> read_times_after(const std::string& run_folder) {
+  return lines_of_metrics(run_folder, time_after);
+}
 
 std::vector<Step> read_steps(const std::string& run_folder) {
   std::vector<Step> steps;

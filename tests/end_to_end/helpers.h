@@ -41,9 +41,10 @@ struct Step {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   bool operator==(const Step&) const = default;
 };
-std::vector<nlohmann::json> read_metrics(const std::string& run_folder);  // the lines of steps and evaluations
-std::vector<nlohmann::json> read_starts(const std::string& run_folder);   // what the others say
-std::vector<Step> read_steps(const std::string& run_folder);              // the lines of steps
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder);      // the lines of steps, evaluations, texts
+std::vector<nlohmann::json> read_starts(const std::string& run_folder);       // of each start
+std::vector<nlohmann::json> read_times_after(const std::string& run_folder);  // the time after its last step
+std::vector<Step> read_steps(const std::string& run_folder);                  // the lines of steps
 
 std::string reference(const std::string& name);  // folder of ../shared/reference
 #define SKIP_WITHOUT_REFERENCE() \

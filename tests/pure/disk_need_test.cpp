@@ -32,6 +32,8 @@ TEST(DiskNeed, CountsWhatIsKeptAtOnce) {
   c.checkpoint.keep_every = 500;
   EXPECT_FALSE(disk_need(c, gib, 0, 0, 6 * gib - 1).fits);
   EXPECT_TRUE(disk_need(c, gib, 500, 0, 5 * gib).fits) << "one of the two is behind it";
+  c.checkpoint.keep_best = true;
+  EXPECT_FALSE(disk_need(c, gib, 500, 0, 6 * gib - 1).fits) << "the best one is another";
 }
 
 TEST(DiskNeed, CountsAllWhereAllAreKept) {
@@ -39,6 +41,10 @@ TEST(DiskNeed, CountsAllWhereAllAreKept) {
   EXPECT_TRUE(disk_need(c, gib, 0, 0, 10 * gib).fits);
   EXPECT_FALSE(disk_need(c, gib, 0, 3, 10 * gib - 1).fits);
   EXPECT_TRUE(disk_need(c, gib, 900, 9, gib).fits);
+  c.checkpoint.keep_best = true;
+  c.train.evaluate_every = 250;
+  EXPECT_FALSE(disk_need(c, gib, 0, 0, 13 * gib - 1).fits) << "each of three evaluations may find the best so far";
+  c.checkpoint.keep_best = false;
   c.checkpoint.every = 0;
   c.checkpoint.minutes = 30;
   EXPECT_EQ(disk_need(c, gib / 2, 0, 0, 2048 * gib).words,

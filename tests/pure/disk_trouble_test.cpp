@@ -51,7 +51,7 @@ class DiskTrouble : public testing::TestWithParam<bool> {
   void expect_all_steps() const {
     const std::string metrics = read_file(run_ + "/metrics.jsonl");
     for (int step = 1; step <= 10; step++)
-      EXPECT_EQ(count(metrics, fmt::format("{{\"step\":{},", step)), 1u) << step << " in " << metrics;
+      EXPECT_EQ(count(metrics, fmt::format("{{\"step\":{},\"loss\"", step)), 1u) << step << " in " << metrics;
     EXPECT_EQ(count(log(), " done: 10 steps"), 1u) << log();
   }
 

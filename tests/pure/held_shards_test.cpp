@@ -22,7 +22,7 @@ TEST(HeldShards, EachPartOfALargeShardIsReadToItsPlace) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Arena arena(World::cpu, "held", shard.numel() * 4 + 256);
     const Tensor data = arena.tensor(dtype, {shard.numel()});
-    read_shard(s, {shard, data}, source);
+    read_shards(s, {{shard, data}}, source, "the source");
     int64_t wrong = 0;
     for (int64_t i = 0; i < shard.numel(); i++) {
       const auto want = static_cast<float>(shard.elements.begin + i);

@@ -38,6 +38,7 @@ const char* name_of(Act act) {
     case Act::close_reports: return "close_reports";
     case Act::end_done: return "end_done";
     case Act::end_out_of_time: return "end_out_of_time";
+    case Act::end_stopped_early: return "end_stopped_early";
     case Act::end_nothing_to_do: return "end_nothing_to_do";
     case Act::end_preempted: return "end_preempted";
     case Act::end_preempted_lost: return "end_preempted_lost";
@@ -171,7 +172,7 @@ std::vector<Row> evaluations() {
       {"no validation", launched(4), {StepEnded{}}, "prepare_save begin_save", without_validation},
       {"a validation that is not finite",
        with(after(4), evaluated),
-       {Evaluated{.finite = false}},
+       {Evaluated{.loss = NAN}},
        "warn_of_validation prepare_save begin_save"},
       {"the last validation is not finite",
        with(after(10), evaluated, waits_for_save, validation_not_finite),
@@ -186,6 +187,80 @@ std::vector<Row> evaluations() {
        {Evaluated{.complete = false, .preemption = time_to_save}},
        "close_reports end_preempted"},
   };
+}
+
+void lowest_was_2(State& s) { s.progress.validation = {.step = 2, .loss = 2, .lowest = 2}; }
+void one_without_improvement(State& s) { s.progress.validation.since_lowest = 1; }
+void never_saves(Rules& r) { r.save_every = 0; }
+void keeps_best(Rules& r) { never_saves(r), r.keep_best = true; }
+void patience_of_two(Rules& r) { never_saves(r), r.early_stopping_patience = 2; }
+
+std::vector<Row> best_weights() {
+  return {
+      {"the first validation is the best so far",
+       with(after(4), evaluated),
+       {Evaluated{.loss = 3}},
+       "prepare_save begin_save",
+       keeps_best},
+      {"a lower loss is saved",
+       with(after(4), evaluated, lowest_was_2),
+       {Evaluated{.loss = 1.9}},
+       "prepare_save begin_save",
+       keeps_best},
+      {"a lower loss is not saved unless the best is kept",
+       with(after(4), evaluated, lowest_was_2),
+       {Evaluated{.loss = 1.9}},
+       "train report",
+       never_saves},
+      {"an equal loss is no improvement",
+       with(after(4), evaluated, lowest_was_2),
+       {Evaluated{.loss = 2}},
+       "train report",
+       keeps_best},
+      {"a higher loss", with(after(4), evaluated, lowest_was_2), {Evaluated{.loss = 2.1}}, "train report", keeps_best},
+      {"a loss that is not finite",
+       with(after(4), evaluated, lowest_was_2),
+       {Evaluated{.loss = NAN}},
+       "warn_of_validation train report",
+       keeps_best},
+      {"an evaluation that a signal cut short",
+       with(after(8), evaluated, lowest_was_2),
+       {Evaluated{.complete = false, .preemption = no_time}},
+       "close_reports end_preempted_lost",
+       keeps_best},
+      {"patience is not over",
+       with(after(4), evaluated, lowest_was_2),
+       {Evaluated{.loss = 2.1}},
+       "train report",
+       patience_of_two},
+      {"patience is over, and the state is saved",
+       with(after(8), evaluated, lowest_was_2, one_without_improvement),
+       {Evaluated{.loss = 2}},
+       "check_preemption",
+       patience_of_two},
+      {"then the run ends",
+       with(after(8), stopping, evaluated, waits_for_save, [](State& s) { s.stopped_early = true; }),
+       {SaveEnded{.step = 8}},
+       "close_reports end_stopped_early",
+       patience_of_two},
+      {"an improvement begins patience again",
+       with(after(8), evaluated, lowest_was_2, one_without_improvement),
+       {Evaluated{.loss = 1.9}},
+       "train report",
+       patience_of_two},
+  };
+}
+
+TEST(Policy, ARunThatWasStoppedEarlyStaysSoUntilItsPatienceIsRaised) {
+  Progress progress{.step = 8, .sequences = 16};
+  progress.validation = {.step = 8, .loss = 2.1, .lowest = 2, .since_lowest = 2};
+  Rules rules = ten_steps();
+  patience_of_two(rules);
+  State stopped = start(rules, progress, 8);
+  EXPECT_EQ(words_of(next(rules, stopped, {})), "close_reports end_stopped_early");
+  rules.early_stopping_patience = 3;
+  State continued = start(rules, progress, 8);
+  EXPECT_EQ(words_of(next(rules, continued, {})), "train report");
 }
 
 std::vector<Row> signals() {
@@ -324,7 +399,7 @@ std::vector<Row> texts() {
 }
 
 TEST(Policy, DoesWhatTheTableSays) {
-  for (const auto& table : {steps_and_their_ends(), evaluations(), texts(), signals(), saves()})
+  for (const auto& table : {steps_and_their_ends(), evaluations(), best_weights(), texts(), signals(), saves()})
     for (const Row& row : table) {
       Rules rules = ten_steps();
       row.rules(rules);
@@ -336,7 +411,7 @@ TEST(Policy, DoesWhatTheTableSays) {
 // Else a warning of step 4 would speak of step 5.
 TEST(Policy, ATaskFindsTheStateItWasDecidedBy) {
   State state = with(after(4), evaluated, [](State& s) { s.save_tried_at = 4; });
-  EXPECT_EQ(words_of(next(ten_steps(), state, {Evaluated{.finite = false}})), "warn_of_validation train report");
+  EXPECT_EQ(words_of(next(ten_steps(), state, {Evaluated{.loss = NAN}})), "warn_of_validation train report");
   EXPECT_EQ(state.progress.step, 4);
   next(ten_steps(), state, {StepLaunched{}, StepEnded{}});
   EXPECT_EQ(state.progress.step, 5);

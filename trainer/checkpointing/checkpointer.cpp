@@ -4,6 +4,7 @@
 #include <set>
 
 #include "checkpoints/store.h"
+#include "kernels/system/long_work.h"
 #include "trainer/checkpointing/trainer_shards.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -28,7 +29,13 @@ int64_t Checkpointer::bytes() const {
 std::vector<std::string> Checkpointer::prune(const Stability& stability) const try {
   const CheckpointConfig& c = config_.checkpoint;
   return CheckpointStore(c)
-      .prune(c.keep, [&](const auto& steps) { return needed_checkpoints(steps, stability, c.settle, c.keep_every); })
+      .prune(c.keep,
+             [&](const auto& steps) {
+               std::set<int64_t> needed = needed_checkpoints(steps, stability, c.settle, c.keep_every);
+               if (const std::string best = c.keep_best ? best_checkpoint(c.directory) : ""; !best.empty())
+                 needed.insert(step_of_folder(best).value());
+               return needed;
+             })
       .failures;
 } catch (const Error& e) {
   return {e.what()};
@@ -52,6 +59,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
                 {"config", to_toml(config_)}};
   task.state["init_from"] = record_.init_from;
   task.state.update(progress.stability.to_json());
+  task.state.update(progress.validation.to_json());
   task.state.update(
       describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_), store.path_of(progress.step)));
   if (record_.base) task.state.update(describe_adapter(config_.adapter, *record_.base, store.path_of(progress.step)));
@@ -65,10 +73,20 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
 
 SavedCheckpoint Checkpointer::save(const Progress& progress, bool keep_all) {
   std::optional<Saving> saving;
+  std::optional<LongWork> work;
   together(session_, [&] {
     std::vector<ShardToWrite> shards;
-    for (const HeldShard& h : trainer_shards(trainer_, trainer_.saved_tensors()))
+    int64_t elements = 0;
+    for (const HeldShard& h : trainer_shards(trainer_, trainer_.saved_tensors())) {
       shards.push_back(shard_to_write(trainer_.stream(), h));
+      elements += h.shard.numel();
+    }
+    work.emplace("saving after step " + std::to_string(progress.step), elements);
+    for (ShardToWrite& shard : shards)
+      shard.show = [show = std::move(shard.show), &work](int64_t begin, int64_t end, const auto& use) {
+        show(begin, end, use);
+        work->advance(end - begin);
+      };
     saving.emplace(session_, writer_, task(progress, keep_all, std::move(shards)));
   });
   do saving->work();

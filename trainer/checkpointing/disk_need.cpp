@@ -32,11 +32,13 @@ DiskNeed disk_need(const Config& config, int64_t bytes, int64_t completed, int64
   std::string how;
   if (c.keep > 0) {
     // Up to two more wait to settle, and a new one is written before an old one is deleted.
-    const int64_t most = c.keep + (c.settle > 0 ? 2 : 0) + multiples(completed, config.train.steps, c.keep_every) + 1;
+    const int64_t most = c.keep + (c.settle > 0 ? 2 : 0) + (c.keep_best ? 1 : 0) +
+                         multiples(completed, config.train.steps, c.keep_every) + 1;
     more = std::max<int64_t>(1, most - there);
     how = fmt::format("with checkpoint.keep = {} there are up to {} at once", c.keep, most);
   } else {
     more = multiples(completed, config.train.steps - 1, c.every) + 1;  // and the one after the last step
+    if (c.keep_best) more += multiples(completed, config.train.steps - 1, config.train.evaluate_every);
     how = "all are kept (checkpoint.keep = 0)";
     if (c.minutes > 0)
       how += fmt::format(", by checkpoint.minutes = {:g} up to {} a day", c.minutes,

@@ -1,4 +1,5 @@
 #include "trainer/checkpointing/held_shards.h"
+#include "kernels/system/long_work.h"
 
 #include <algorithm>
 #include <vector>
@@ -41,7 +42,8 @@ ShardToWrite shard_to_write_on_host(const HeldShard& held) {
           [data = held.data](int64_t begin, int64_t end, const auto& use) { use(data.flat(begin, end).raw()); }};
 }
 
-void read_shard(Stream& s, const HeldShard& held, TensorSource& source) {
+namespace {
+void read_shard(Stream& s, const HeldShard& held, TensorSource& source, LongWork& work) {
   constexpr int64_t part = int64_t{4} << 20;  // elements
   const int64_t numel = held.shard.numel();
   for (int64_t begin = 0; begin < numel; begin += part) {
@@ -50,7 +52,16 @@ void read_shard(Stream& s, const HeldShard& held, TensorSource& source) {
     wanted.elements.end = std::min(wanted.elements.begin + part, held.shard.elements.end);
     s.upload("load", {held.data.flat(begin, begin + wanted.numel())},
              [&](std::span<const Tensor> host) { read_into(host[0], wanted, source); });
+    work.advance(wanted.numel());
   }
+}
+}  // namespace
+
+void read_shards(Stream& s, const std::vector<HeldShard>& shards, TensorSource& source, const std::string& from) {
+  int64_t elements = 0;
+  for (const HeldShard& held : shards) elements += held.shard.numel();
+  LongWork work("reading " + from, elements);
+  for (const HeldShard& held : shards) read_shard(s, held, source, work);
 }
 
 }  // namespace megalith

@@ -26,7 +26,8 @@ ShardToWrite shard_to_write(Stream& s, const HeldShard& held);
 // As above for host memory, which any thread may read and which must not change until the write.
 ShardToWrite shard_to_write_on_host(const HeldShard& held);
 
-// Reads the shard into its memory, rounding to nearest for bf16 and f16. Work launched afterwards sees it.
-void read_shard(Stream& s, const HeldShard& held, TensorSource& source);
+// Reads the shards into their memory, rounding to nearest for bf16 and f16. Work launched afterwards sees them. `from`
+// names the source for the user who waits.
+void read_shards(Stream& s, const std::vector<HeldShard>& shards, TensorSource& source, const std::string& from);
 
 }  // namespace megalith

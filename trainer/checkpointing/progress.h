@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "trainer/checkpointing/stability.h"
+#include "trainer/checkpointing/validation_history.h"
 
 namespace megalith {
 
@@ -13,6 +14,7 @@ struct Progress {
   int64_t skipped = 0;    // steps
   int64_t skipped_in_a_row = 0;
   Stability stability{};
+  ValidationHistory validation{};
 };
 
 }  // namespace megalith

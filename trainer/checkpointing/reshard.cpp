@@ -9,6 +9,7 @@
 #include "checkpoints/store.h"
 #include "checkpoints/writer.h"
 #include "kernels/system/folder_lock.h"
+#include "kernels/system/long_work.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/machine/version.h"
 #include "trainer/step/saved_state.h"
@@ -32,9 +33,10 @@ Config config_of(const CheckpointReader& reader, const std::vector<std::string>&
 }
 
 // Returns a shard whose elements are read, in their stored type, when it is written.
-ShardToWrite read_when_written(CheckpointReader& reader, const TensorShard& shard) {
+ShardToWrite read_when_written(CheckpointReader& reader, const TensorShard& shard, LongWork& work) {
   const DType type = reader.dtype(shard.name);
-  return {shard, type, [&reader, shard, type](int64_t begin, int64_t end, const auto& use) {
+  return {shard, type, [&reader, shard, type, &work](int64_t begin, int64_t end, const auto& use) {
+            work.advance(end - begin);
             TensorShard part = shard;
             part.elements = {shard.elements.begin + begin, shard.elements.begin + end};
             std::vector<float> values(static_cast<size_t>(end - begin));
@@ -108,9 +110,11 @@ std::string reshard(const ReshardOptions& options) {
   std::set<std::string> saved;
   for (const FileRecord& file : reader.manifest().files)
     for (const DatasetRecord& dataset : file.datasets) all.push_back(&dataset.shard);
+  int64_t elements = 0;
   for (const std::vector<TensorShard>& of_rank : shards)
     for (const TensorShard& shard : of_rank) {
       all.push_back(&shard);
+      elements += shard.numel();
       saved.insert(shard.name);
     }
   check_all_is_saved(reader, saved);
@@ -130,10 +134,11 @@ std::string reshard(const ReshardOptions& options) {
   const std::string folder = store.begin(manifest.step);
   try {
     RankFileWriter writer(block);
+    LongWork work("writing " + store.path_of(manifest.step), elements);
     for (int rank = 0; rank < options.ranks; rank++) {
       std::vector<ShardToWrite> stored;
       for (const TensorShard& shard : shards[static_cast<size_t>(rank)])
-        stored.push_back(read_when_written(reader, shard));
+        stored.push_back(read_when_written(reader, shard, work));
       manifest.files.push_back(writer.write(folder, rank, stored));
     }
   } catch (const Error&) {

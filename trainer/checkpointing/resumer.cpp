@@ -48,11 +48,13 @@ Progress Resumer::load(CheckpointReader& reader) {
   const bool all = trainer_.plan().saves_frozen;
   trainer_.clear();
   std::set<OtherState> others;
+  std::vector<HeldShard> shards;
   for (HeldShard& h : trainer_shards(trainer_, all ? Units::all : Units::trained, false)) {
     const OtherState other = state_to_read(h.shard, reader);
     others.insert(other);
-    if (other != OtherState::moments_from_nothing) read_shard(trainer_.stream(), h, reader);
+    if (other != OtherState::moments_from_nothing) shards.push_back(std::move(h));
   }
+  read_shards(trainer_.stream(), shards, reader, reader.folder());
   if (others.contains(OtherState::momentum_from_moment))
     log_info(
         "{} is from a run with AdamW: Muon's momentum of the layers' matrices begins with AdamW's first moments, and "
@@ -69,7 +71,8 @@ Progress Resumer::load(CheckpointReader& reader) {
                     .sequences = state.count("sequences"),
                     .skipped = state.count("skipped", 0),
                     .skipped_in_a_row = state.count("skipped_in_a_row", 0),
-                    .stability = Stability::from(state, step)};
+                    .stability = Stability::from(state, step),
+                    .validation = ValidationHistory::from(state)};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
                                                    .norms = state.numbers("norms"),
@@ -98,7 +101,7 @@ std::vector<std::string> Resumer::checkpoints_to_try() const {
   together(session_, [&] {
     if (session_.rank() != 0) return;
     if (names_a_checkpoint(config_.checkpoint.resume)) {
-      paths = {config_.checkpoint.resume};
+      paths = {named_checkpoint(config_.checkpoint)};
       return;
     }
     CheckpointListing listing = CheckpointStore(config_.checkpoint).list();
@@ -125,6 +128,15 @@ bool Resumer::check_manifest(const CheckpointReader& reader) const {
   if (const std::string values = what_is_not_finite(manifest); !values.empty())
     log_warning("{} holds {}", name, values);
   return !changes.empty() && manifest.state.contains("course");
+}
+
+bool Resumer::evaluates_other_data() const {
+  bool other = false;
+  if (const auto& here = record_.fingerprint) {  // on rank 0
+    const std::string then = validation_data_of(resumed_);
+    other = !then.empty() && then != validation_data_of({{"course", to_json(*here)}});
+  }
+  return of_all_ranks(session_, other).front();
 }
 
 std::optional<Progress> Resumer::resume() {
@@ -176,6 +188,7 @@ std::optional<Progress> Resumer::resume() {
     if (!origin_.decay.empty())
       log_info("continues from {} with another decay of the learning rate: {}", path, origin_.decay);
     if (changed) progress.stability.forget_losses();
+    if (evaluates_other_data()) progress.validation = {};
     return progress;
   }
   if (paths.empty()) return std::nullopt;
@@ -210,14 +223,13 @@ void Resumer::initialize_weights() {
     Stream& s = trainer_.stream();
     trainer_.clear();
     const bool all = trainer_.plan().saves_frozen;
-    for (const HeldShard& h : trainer_shards(trainer_, all ? Units::all : Units::frozen, true))
-      read_shard(s, h, *source.tensors);
+    read_shards(s, trainer_shards(trainer_, all ? Units::all : Units::frozen, true), *source.tensors, source.path);
     if (all) return;
     record_.base = {std::filesystem::absolute(source.path).lexically_normal().string(), ""};
     if (session_.rank() == 0) record_.base->fingerprint = weights_fingerprint(*source.tensors, source.model);
     if (config_.adapter.init_from.empty()) return trainer_.initialize_trained();
     const std::unique_ptr<TensorSource> adapters = open_adapters(config_.adapter.init_from, config_.model);
-    for (const HeldShard& h : trainer_shards(trainer_, Units::trained, true)) read_shard(s, h, *adapters);
+    read_shards(s, trainer_shards(trainer_, Units::trained, true), *adapters, config_.adapter.init_from);
   });
   trainer_.weights_loaded();
 }
@@ -248,8 +260,7 @@ void Resumer::read_base(const CheckpointReader& reader) {
   const WeightSource source =
       session_.rank() == 0 ? open_base(name, *record_.base, record_.base->path) : open_weights(record_.base->path);
   check_same_model("the base " + record_.base->path, source.model, config_.model);
-  for (const HeldShard& h : trainer_shards(trainer_, Units::frozen, true))
-    read_shard(trainer_.stream(), h, *source.tensors);
+  read_shards(trainer_.stream(), trainer_shards(trainer_, Units::frozen, true), *source.tensors, source.path);
 }
 
 }  // namespace megalith

@@ -47,6 +47,8 @@ class Resumer {
   std::vector<std::string> checkpoints_to_try() const;
   // Returns whether the run's fingerprint has changed.
   bool check_manifest(const CheckpointReader& reader) const;
+  // Collective, after `resumed_` is set. Returns whether data.validation is other data than before.
+  bool evaluates_other_data() const;
   Progress load(CheckpointReader& reader);
 
   const Config& config_;

@@ -228,6 +228,10 @@ std::vector<std::string> told_changes(const nlohmann::json& state, const RunFing
   return lines;
 }
 
+std::string validation_data_of(const nlohmann::json& state) {
+  return state.value(nlohmann::json::json_pointer("/course/told") / validation_key, std::string());
+}
+
 std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state, int64_t step,
                                            const RunFingerprint& here, const Config& config) {
   if (!state.contains("course"))

@@ -62,6 +62,9 @@ std::string other_decay(const nlohmann::json& state, const RunFingerprint& here,
 // state.
 std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here);
 
+// Returns the content of the validation data with which a checkpoint's run evaluated; "" if unknown.
+std::string validation_data_of(const nlohmann::json& state);
+
 // Throws Error if a checkpoint of this state and step must not be resumed under this fingerprint: the tokenizers
 // differ, or something else does and checkpoint.allow_changes is not set. `what` begins the message. Returns lines for
 // the log.

@@ -5,6 +5,7 @@
 
 #include "checkpoints/store.h"
 #include "kernels/system/counted.h"
+#include "trainer/checkpointing/average.h"
 #include "trainer/checkpointing/grown_weights.h"
 
 namespace megalith {
@@ -12,7 +13,7 @@ namespace megalith {
 namespace {
 
 void check_names_folder(const std::string& init_from) {
-  CHECK(std::filesystem::is_directory(init_from),
+  CHECK(may_have_weights(init_from),
         "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face checkpoint",
         init_from);
 }
@@ -59,9 +60,17 @@ WeightSource open_initial_weights(const Config& config) {
 
 void check_resumable(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
   check_same_model("checkpoint " + path, model_of(manifest, path), here);
+  CHECK(!manifest.state.contains(averaged_key),
+        "checkpoint {} is an average of others, without the state of an optimizer, so no run resumes from it; begin a "
+        "run with its weights: checkpoint.init_from = {}",
+        path, path);
 }
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+std::string named_checkpoint(const CheckpointConfig& config) {
+  return find_checkpoint(config.resume == "best" ? config.directory + "/best" : config.resume);
+}
 
 void check_start(const Config& config, const RunFingerprint& fingerprint) {
   const auto check = [&](const std::string& path, const Manifest& manifest) {
@@ -76,14 +85,15 @@ void check_start(const Config& config, const RunFingerprint& fingerprint) {
         "checkpoint.resume = never, but {} holds {}, the newest {}; use another run.output, or resume = auto",
         checkpoint.directory, counted(listing.complete.size(), "checkpoint"), newest);
   if (names_a_checkpoint(checkpoint.resume)) {
-    const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
-    check(checkpoint.resume, manifest);
+    const std::string named = named_checkpoint(checkpoint);
+    const Manifest manifest = CheckpointReader(named).manifest();
+    check(named, manifest);
     if (newest.empty()) return;
     const int64_t last = CheckpointReader(newest).manifest().step;
     CHECK(last <= manifest.step,
           "checkpoint.resume = {} is of step {}, but {} continues to step {} and nothing is overwritten; use another "
           "run.output, move the newer ones away, or resume = auto",
-          checkpoint.resume, manifest.step, checkpoint.directory, last);
+          named, manifest.step, checkpoint.directory, last);
   } else if (!newest.empty()) {
     check(newest, CheckpointReader(newest).manifest());
   } else {
@@ -98,10 +108,10 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
   const CheckpointConfig paths = load_places(toml_path, overrides).checkpoint;
   if (paths.init_from.empty()) return load_config(toml_path, overrides);
   std::string weights = paths.init_from;
-  if (!std::filesystem::is_directory(weights)) {
+  if (!may_have_weights(weights)) {
     const std::vector<std::string> saved = CheckpointStore(paths).usable();
     if (names_a_checkpoint(paths.resume))
-      weights = paths.resume;
+      weights = named_checkpoint(paths);
     else if (!saved.empty())
       weights = saved.front();
     check_names_folder(weights);

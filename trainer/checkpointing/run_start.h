@@ -20,8 +20,10 @@ void check_start(const Config& config, const RunFingerprint& fingerprint);
 // checkpoint.init_from or, if these are gone, from the run's newest checkpoint.
 Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides);
 
-// Returns whether checkpoint.resume is a path, not auto or never.
+// Returns whether checkpoint.resume is best or a path, not auto or never.
 bool names_a_checkpoint(const std::string& resume);
+// Returns that checkpoint. Error if it does not exist.
+std::string named_checkpoint(const CheckpointConfig& config);
 
 // Throw Error: adapters without a base; weights of checkpoint.init_from that do not exist or are of another model; a
 // checkpoint of another model.

@@ -12,6 +12,7 @@
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
 #include "trainer/checkpointing/run_fingerprint.h"
+#include "trainer/checkpointing/validation_history.h"
 #include "trainer/model/model.h"
 
 namespace megalith {
@@ -37,9 +38,35 @@ std::string trained_with(const Manifest& manifest, const std::string& key) {
 
 }  // namespace
 
+namespace {
+// Returns whether a path is FOLDER/best, and not a folder of that name.
+bool names_best(const fs::path& path) {
+  std::error_code absent;
+  return path.filename() == "best" && path.has_parent_path() && !fs::exists(path, absent);
+}
+
+// `folder` is a run folder or a directory of checkpoints.
+std::string find_best(const fs::path& folder) {
+  CHECK(fs::is_directory(folder), "no such folder: {}; name a run folder or its checkpoints/ before /best",
+        folder.string());
+  for (const fs::path& directory : {folder, folder / "checkpoints"})
+    if (std::string best = best_checkpoint(directory.string()); !best.empty()) return best;
+  FAIL(
+      "no checkpoint in {} was saved right after an evaluation, so none is known to be the best; train with "
+      "data.validation and checkpoint.keep_best = true, or name a step-* folder",
+      folder.string());
+}
+}  // namespace
+
+bool may_have_weights(const std::string& path) {
+  std::error_code absent;
+  return fs::is_directory(path, absent) || (names_best(path) && fs::is_directory(fs::path(path).parent_path(), absent));
+}
+
 std::string find_weights(const std::string& path) {
   check_path(path);
   const fs::path folder = path;
+  if (names_best(folder)) return find_best(folder.parent_path());
   CHECK(fs::is_directory(folder),
         "no such folder: {}; name a run folder, its checkpoints/, a checkpoint or a Hugging Face checkpoint", path);
   CHECK(!is_peft_folder(path),

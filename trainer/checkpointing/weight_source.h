@@ -26,10 +26,13 @@ struct WeightSource {
   int64_t grown_rows = 0;                   // rows that were added to its embedding (grown_weights.h)
 };
 
-// Returns the newest complete checkpoint of a run folder or a directory of checkpoints, or `path` itself if it is a
-// checkpoint or a Hugging Face folder. Throws Error if it is none of these.
+// Returns the newest complete checkpoint of a run folder or a directory of checkpoints; of FOLDER/best the one with the
+// lowest validation loss; or `path` itself if it is a checkpoint or a Hugging Face folder. Throws Error if it is none
+// of these.
 std::string find_weights(const std::string& path);
-// As above, but throws Error for a Hugging Face folder.
+// Returns whether the path is a folder, or names the best checkpoint of one. Throws nothing.
+bool may_have_weights(const std::string& path);
+// As find_weights(), but throws Error for a Hugging Face folder.
 std::string find_checkpoint(const std::string& path);
 WeightSource open_weights(const std::string& path);
 // Opens weights to which adapters are added, without any adapters of their own.

@@ -1,4 +1,4 @@
-// Implements megalith checkpoint inspect, verify, export, diff, reshard.
+// Implements megalith checkpoint inspect, verify, export, diff, reshard, average.
 #include <filesystem>
 #include <optional>
 
@@ -11,6 +11,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_json.h"
 #include "kernels/system/counted.h"
+#include "trainer/checkpointing/average.h"
 #include "trainer/checkpointing/model_use.h"
 #include "trainer/checkpointing/reshard.h"
 #include "trainer/checkpointing/run_fingerprint.h"
@@ -218,13 +219,22 @@ int reshard_folder(const ReshardOptions& options) {
   return 0;
 }
 
+int average(const std::vector<std::string>& paths, int64_t last, const std::string& to) {
+  const std::vector<std::string> checkpoints = checkpoints_to_average(paths, last);
+  const std::string written = average_checkpoints(checkpoints, to);
+  fmt::print("{}: the average of\n  {}\n", written, fmt::join(checkpoints, "\n  "));
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Command> checkpoint_commands(CLI::App& cli) {
-  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify, compare, reshard and export checkpoints");
+  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify, compare, average, reshard and export checkpoints");
   group->require_subcommand(1);
   struct Options {
-    std::string path, other, tokenizer;
+    std::string path, other, tokenizer, to;
+    std::vector<std::string> averaged;
+    int64_t last = 0;
     ExportOptions exported;
     bool all = false;
     ReshardOptions reshard;
@@ -235,7 +245,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto* convert = group->add_subcommand("export", "Convert to a Hugging Face checkpoint, with its tokenizer");
   auto* compare = group->add_subcommand("diff", "Compare two checkpoints of any layouts, tensor by tensor");
   auto* again = group->add_subcommand("reshard", "Rewrite a checkpoint in the files that another layout would write");
-  constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
+  auto* mean = group->add_subcommand("average", "Average the weights of several checkpoints");
+  constexpr const char* where = "step-* folder; RUN for its newest complete one, or RUN/best";
   for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", o->path, where)->required();
   inspect->add_flag("--all", o->all, "every value of the state, the config and every tensor");
   compare->add_option("a", o->path, where)->required();
@@ -248,6 +259,12 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   again->add_option("--ranks", o->reshard.ranks, "of the new layout")->required()->check(CLI::Range(1, 1 << 20));
   again->add_option("--memory", o->reshard.memory, "bytes for tensors, as 16MiB; default: 64MiB")
       ->transform(CLI::AsSizeValue(false));
+  mean->add_option("checkpoints", o->averaged, "step-* folders; or one run folder: all of its checkpoints")->required();
+  add_number(mean, "--last", o->last, "only this many newest checkpoints of the run folder; 0: all");
+  mean->add_option("--out", o->to, "directory of checkpoints, in which a step-* folder is written")->required();
+  mean->footer(
+      "The new checkpoint has weights and no optimizer state: generate, evaluate, export and checkpoint.init_from take "
+      "it.");
   add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
@@ -274,7 +291,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
              return export_folder(o->path, o->tokenizer, o->exported);
            }},
           {compare, [o] { return diff(o->path, o->other); }},
-          {again, [o] { return reshard_folder(o->reshard); }}};
+          {again, [o] { return reshard_folder(o->reshard); }},
+          {mean, [o] { return average(o->averaged, o->last, o->to); }}};
 }
 
 }  // namespace megalith

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/stream/device.h"
+#include "trainer/communication/mesh_shape.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/communication/nccl_watch.h"
 

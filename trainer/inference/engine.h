@@ -55,13 +55,14 @@ struct Engine {
  private:
   void read(TensorSource& weights) {
     Stream& s = runtime->stream;
+    std::vector<HeldShard> shards;
     for (Unit& unit : worker->sharding().units()) {
       launch(s, Fill{.y = unit.master(), .value = 0});  // padding
-      for (const HeldShard& held :
-           held_shards(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
-        read_shard(s, held, weights);
-      unit.round_working(s);
+      for (HeldShard& held : held_shards(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
+        shards.push_back(std::move(held));
     }
+    read_shards(s, shards, weights, "the weights");
+    for (Unit& unit : worker->sharding().units()) unit.round_working(s);
     worker->sharding().weights_changed();
   }
 };

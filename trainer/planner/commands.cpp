@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "kernels/system/files.h"
+#include "kernels/system/long_work.h"
 #include "trainer/planner/calibrate.h"
 #include "trainer/planner/compare.h"
 #include "trainer/planner/dry_run.h"
@@ -48,7 +49,9 @@ struct Job {
 bool run_comparison(const PlanOptions& options) {
   const Comparison asked = comparison_of(options.compare, load_config(options.config, options.overrides));
   std::vector<Compared> all;
+  LongWork work("planning with each value of " + asked.key, static_cast<int64_t>(asked.values.size()));
   for (const std::string& value : asked.values) {
+    work.advance(1);
     std::vector<std::string> overrides = options.overrides;
     overrides.push_back(asked.key + "=" + value);
     try {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/system/counted.h"
+#include "kernels/system/long_work.h"
 #include "trainer/planner/readable.h"
 #include "trainer/planner/traffic.h"
 
@@ -95,7 +96,9 @@ DryRun dry_run(const Config& config, int num_ranks) {
   DryRun run;
   run.mesh = mesh_shape(config, num_ranks);
   const Pipeline pipeline = make_pipeline(config, run.mesh);
+  LongWork work("rehearsing " + counted(num_ranks, "rank"), num_ranks);
   for (int rank = 0; rank < num_ranks; rank++) {
+    work.advance(1);
     Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank, pipeline));
     run.memory.push_back(rehearsal.memory);
     run.sample_caches.push_back(rehearsal.sample_cache);

@@ -52,6 +52,7 @@ class Reader {
     const auto step = static_cast<double>(whole_number(object.at("step"), 0, largest_count));
     if (object.contains("validation_loss")) return evaluation(object, step);
     if (object.contains("texts")) return texts(object);
+    if (const auto after = object.find("time_after"); after != object.end()) return clock(object), add_time(*after);
     this->step(object, step);
   }
 
@@ -128,17 +129,23 @@ class Reader {
     if (object.contains("skipped")) h_.skipped.push_back(h_.loss.size() - 1);
     if (const auto time = object.find("time"); time != object.end()) {
       h_.timed_steps.push_back(step);
-      for (const auto& [name, seconds] : as_object(*time).items()) {
-        std::vector<double>& all = h_.time[name];
-        all.resize(h_.timed_steps.size());
-        all.back() = real_number(seconds, 0, largest_number);
-      }
-      CHECK(h_.time.size() <= most_kinds_of_time, "the breakdown of the time has {} parts so far; at most {} are read",
-            h_.time.size(), most_kinds_of_time);
+      add_time(*time);
     }
     if (const auto memory = object.find("memory_measured"); memory != object.end())
       for (const auto& [name, bytes] : as_object(*memory).items())
         measured(name, real_number(bytes, 0, largest_number));
+  }
+
+  // Adds a breakdown to that of the last step with one.
+  void add_time(const json& breakdown) {
+    if (h_.timed_steps.empty()) return;
+    for (const auto& [name, seconds] : as_object(breakdown).items()) {
+      std::vector<double>& all = h_.time[name];
+      all.resize(h_.timed_steps.size());
+      all.back() += real_number(seconds, 0, largest_number);
+    }
+    CHECK(h_.time.size() <= most_kinds_of_time, "the breakdown of the time has {} parts so far; at most {} are read",
+          h_.time.size(), most_kinds_of_time);
   }
 
   void measured(const std::string& name, double bytes) {

@@ -10,6 +10,7 @@
 #include "data/samples/sources.h"
 #include "data/samples/token_stream.h"
 #include "kernels/system/counted.h"
+#include "kernels/system/long_work.h"
 
 namespace megalith {
 
@@ -140,6 +141,18 @@ bool prepared_below(const TokenStream& stream, int64_t vocab) {
   });
 }
 
+int32_t largest_token(const TokenStream& stream, Interval range) {
+  constexpr int64_t block = int64_t{64} << 20;  // tokens
+  LongWork work("checking the tokens of " + stream.path(), range.size());
+  int32_t largest = 0;
+  for (int64_t begin = range.begin; begin < range.end; begin += block) {
+    const int64_t end = std::min(begin + block, range.end);
+    largest = std::max(largest, stream.max_token(begin, end));
+    work.advance(end - begin);
+  }
+  return largest;
+}
+
 TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks,
                         const CheckedTokens& checked) {
   TokenStream stream = TokenStream::open(name, files_of(key, name));
@@ -151,7 +164,7 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
   const Interval share = part_of({0, stream.size()}, rank, ranks);
   if (stream.max_possible_token() >= vocab && share.size() > 0 && !checked.below(stream.files(), vocab) &&
       !prepared_below(stream, vocab)) {
-    const int32_t largest = stream.max_token(share.begin, share.end);
+    const int32_t largest = largest_token(stream, share);
     CHECK(largest < vocab,
           "{} = {} has token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
           "least {}",

@@ -45,7 +45,7 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
       return;
     }
     const int64_t step = whole_number(line.at("step"), 0);
-    if (line.contains("validation_loss") || line.contains("texts")) return;
+    if (line.contains("validation_loss") || line.contains("texts") || line.contains("time_after")) return;
     CHECK(line.contains("samples"),
           "step {} does not record its samples; it is from an older version and cannot be audited", step);
     const int64_t first = whole_number(line.at("samples").at(0), 0), end = whole_number(line.at("samples").at(1), 0);

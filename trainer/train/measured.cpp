@@ -6,12 +6,16 @@
 
 namespace megalith {
 
+nlohmann::ordered_json to_json(const Accounts& accounts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (size_t a = 0; a < num_accounts; a++)
+    if (accounts[a] > 0) json[name_of(static_cast<Account>(a))] = accounts[a];
+  return json;
+}
+
 void add_fields(nlohmann::ordered_json& line, const Measured& measured) {
   if (measured.time) {
-    nlohmann::ordered_json& time = line["time"] = nlohmann::ordered_json::object();
-    for (size_t a = 0; a < num_accounts; a++)
-      if (const double seconds = measured.time->breakdown[a]; seconds > 0)
-        time[name_of(static_cast<Account>(a))] = seconds;
+    line["time"] = to_json(measured.time->breakdown);
     line["slowest_rank"] = measured.time->slowest;
   }
   if (measured.memory)

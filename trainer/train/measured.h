@@ -22,6 +22,9 @@ struct Measured {
   double ended = StepClock::host_now();
 };
 
+// Returns {ACCOUNT: seconds, ...}, without those that took no time.
+nlohmann::ordered_json to_json(const Accounts& accounts);
+
 // Adds "time": {ACCOUNT: seconds, ...}, "slowest_rank" and "memory_measured": {"resident", "device", "host"}, if known.
 void add_fields(nlohmann::ordered_json& line, const Measured& measured);
 

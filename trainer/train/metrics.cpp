@@ -285,6 +285,12 @@ void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t byte
   write(std::move(line));
 }
 
+void Metrics::time_after(int64_t step, const Accounts& accounts) {
+  if (!active_ || total(accounts) == 0) return;
+  write({{"step", step}, {"time_after", to_json(accounts)}});
+  sync();  // no later checkpoint does
+}
+
 void Metrics::samples(int64_t step, const std::vector<SampledText>& samples) {
   if (!active_) return;
   log_last_step();

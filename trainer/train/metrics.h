@@ -3,8 +3,8 @@
 //
 // metrics.jsonl has an object a line: {"start": {...}} with constants, before the first step of each start of the run;
 // {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it; {"step": 3,
-// "texts": [{"prompt": ..., "text": ...}, ...]} for what the model wrote then. Older files have the constants in each
-// step instead.
+// "texts": [{"prompt": ..., "text": ...}, ...]} for what the model wrote then; {"step": 3, "time_after": {ACCOUNT:
+// seconds}} for the end of a start. Older files have the constants in each step instead.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -92,6 +92,9 @@ class Metrics {
 
   // Reports an evaluation after `step` steps on tokens that encode `bytes` of text; 0: unknown.
   void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
+
+  // Reports how long evaluation, texts and checkpoint took after the last step.
+  void time_after(int64_t step, const Accounts& accounts);
 
   // Reports the texts that the model writes after `step` steps.
   void samples(int64_t step, const std::vector<SampledText>& samples);

@@ -1,6 +1,7 @@
 #include "trainer/train/policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace megalith::policy {
 
@@ -36,6 +37,10 @@ bool saves(const Rules& r, const State& s) {
   if (s.save_tried_at == s.progress.step) return false;
   if (s.preemption) return s.newest_checkpoint < s.progress.step && s.preemption->time_to_save;
   return s.stop || s.save_due || due(r, s, r.save_every);
+}
+
+bool out_of_patience(const Rules& r, const State& s) {
+  return r.early_stopping_patience > 0 && s.progress.validation.since_lowest >= r.early_stopping_patience;
 }
 
 struct See {
@@ -81,8 +86,11 @@ struct See {
     }
     s.lacks_evaluation = !e.complete;
     if (!e.complete) return;
-    s.validation_is_finite = e.finite;
-    if (e.finite) return;
+    const bool improved = s.progress.validation.record(s.progress.step, e.loss);
+    s.save_due = s.save_due || (r.keep_best && improved);
+    if (out_of_patience(r, s)) s.stop = s.stopped_early = true;
+    s.validation_is_finite = std::isfinite(e.loss);
+    if (s.validation_is_finite) return;
     s.progress.stability.anomaly_in_validation();
     push(todo, Act::warn_of_validation);
   }
@@ -163,7 +171,7 @@ Act how_it_ends(const Rules& r, const State& s) {
   if (s.preemption && !(saved && is_last(r, s) && !s.lacks_evaluation))
     return saved ? Act::end_preempted : Act::end_preempted_lost;
   if (!s.validation_is_finite) return Act::fail_validation_not_finite;
-  if (s.progress.step < r.steps) return Act::end_out_of_time;
+  if (s.progress.step < r.steps) return s.stopped_early ? Act::end_stopped_early : Act::end_out_of_time;
   return s.nothing_to_do ? Act::end_nothing_to_do : Act::end_done;
 }
 
@@ -190,13 +198,15 @@ void decide(const Rules& r, State& s, Tasks& todo) {
 }  // namespace
 
 State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint) {
-  return {.progress = progress,
-          .last_update = progress,
-          .newest_checkpoint = newest_checkpoint,
-          .nothing_to_do = progress.step >= rules.steps,
-          .evaluated_at = progress.step,
-          .sampled_at = progress.step,
-          .save_tried_at = progress.step};
+  State state{.progress = progress,
+              .last_update = progress,
+              .newest_checkpoint = newest_checkpoint,
+              .nothing_to_do = progress.step >= rules.steps,
+              .evaluated_at = progress.step,
+              .sampled_at = progress.step,
+              .save_tried_at = progress.step};
+  state.stop = state.stopped_early = out_of_patience(rules, state);
+  return state;
 }
 
 Tasks next(const Rules& rules, State& state, const Events& events) {

@@ -21,6 +21,8 @@ struct Rules {
   int64_t evaluate_every = 0, save_every = 0, sample_every = 0;
   int64_t max_bad_steps = 0;  // maximum in a row
   bool validates = false;
+  bool keep_best = false;               // saves after each evaluation that improves on all before
+  int64_t early_stopping_patience = 0;  // evaluations without improvement that end the run; 0: off
   bool asynchronous_saves = false;
   double train_minutes = 0, save_minutes = 0;
   double patience = 0;  // minutes without a checkpoint after which a failed save ends the run
@@ -58,6 +60,7 @@ enum class Act {
   // The last task of a run is one of these, or rethrow.
   end_done,
   end_out_of_time,     // train.minutes
+  end_stopped_early,   // train.early_stopping_patience
   end_nothing_to_do,   // all steps were made before this start
   end_preempted,       // a signal ended the run after a checkpoint of the last step
   end_preempted_lost,  // a signal ended it without
@@ -97,7 +100,7 @@ struct PreemptionChecked {
 };
 struct Evaluated {
   bool complete = true;  // no signal has cut it short
-  bool finite = true;
+  double loss = 0;
   std::optional<GracePeriod> preemption{};
 };
 struct SaveBegun {};
@@ -121,14 +124,15 @@ struct State {
   int64_t newest_checkpoint = 0;  // step of the newest finite one; 0: none
   bool nothing_to_do = false;     // all steps were made before this start
 
-  bool stop = false;      // all ranks know of a signal or the end of train.minutes
-  bool save_due = false;  // checkpoint.minutes have passed
+  bool stop = false;      // all ranks know of a signal, the end of train.minutes or an early stop
+  bool save_due = false;  // checkpoint.minutes have passed, or the weights are the best
   bool preemption_checked = false;
   std::optional<GracePeriod> preemption{};
 
   int64_t evaluated_at = 0, sampled_at = 0, save_tried_at = 0;  // steps, initially the first
   bool validation_is_finite = true;                             // last evaluation
   bool lacks_evaluation = false;                                // a signal cut the last evaluation short
+  bool stopped_early = false;                                   // too many evaluations without improvement
 
   bool save_in_flight = false;   // asynchronous
   bool save_phase_done = false;  // on all ranks

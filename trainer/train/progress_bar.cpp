@@ -11,7 +11,7 @@ namespace megalith {
 
 namespace {
 
-constexpr double between_drawings = 0.1, between_lines = 10;
+constexpr double between_drawings = 0.1, before_first_line = 2, between_lines = 10;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ ProgressBar::ProgressBar(WithoutTerminal without)
            : stderr_is_terminal() ? stderr
                                   : nullptr),
       writes_lines_(!out_ && without == WithoutTerminal::lines),
-      last_(writes_lines_ ? StepClock::host_now() : -1) {}
+      last_(writes_lines_ ? StepClock::host_now() + before_first_line - between_lines : -1) {}
 
 std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns) {
   constexpr size_t shortest = 10, longest = 32;
@@ -49,6 +49,13 @@ void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
   const auto columns = static_cast<size_t>(std::max(1, terminal_columns() - 1));
   write_console(out_, fmt::format("\r\033[K{}\r", bar_line(share, parts, columns)));
 }
+
+void WorkBar::begin(const std::string& what) {
+  what_ = what;
+  bar_.emplace(ProgressBar::WithoutTerminal::lines);
+}
+
+void WorkBar::show(double share) { bar_->draw(share, {{what_}}); }
 
 void ProgressBar::clear() {
   if (!drawn_.exchange(false)) return;

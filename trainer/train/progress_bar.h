@@ -1,12 +1,14 @@
 // Draws a progress bar on the last line of a terminal: standard output, or standard error if only that is a terminal.
-// Without one it draws nothing, or writes a line to standard error every ten seconds.
+// Without one it draws nothing, or writes lines to standard error: the first after two seconds, then every ten.
 #pragma once
 
 #include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/system/long_work.h"
 #include "trainer/machine/terminal.h"
 
 namespace megalith {
@@ -32,6 +34,18 @@ class ProgressBar {
   bool writes_lines_;
   std::atomic<bool> drawn_ = false;
   double last_ = -1;  // seconds of the last drawing
+};
+
+// Shows long work as a progress bar or in lines.
+class WorkBar : public WorkDisplay {
+ public:
+  void begin(const std::string& what) override;
+  void show(double share) override;
+  void end() override { bar_.reset(); }
+
+ private:
+  std::string what_;
+  std::optional<ProgressBar> bar_;
 };
 
 }  // namespace megalith

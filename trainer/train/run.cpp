@@ -69,7 +69,7 @@ policy::Events Run::obey(const policy::Task& task) {
     case Act::keep_final_bad_step: steps_.keep_bad_step(progress, state_.newest_checkpoint, true); break;
     case Act::close_reports:
       metrics_->log_last_step();
-      profiler_->finish();
+      metrics_->time_after(progress.step, profiler_->finish());
       break;
     case Act::fail_bad_steps: fail_bad_steps();
     case Act::fail_save_patience: saves_.fail_patience();
@@ -77,6 +77,7 @@ policy::Events Run::obey(const policy::Task& task) {
     case Act::fail_validation_not_finite: fail_validation();
     case Act::end_done:
     case Act::end_out_of_time:
+    case Act::end_stopped_early:
     case Act::end_nothing_to_do:
     case Act::end_preempted:
     case Act::end_preempted_lost:
@@ -150,8 +151,7 @@ policy::Event Run::evaluate() {
     if (loss)
       metrics_->evaluation(state_.progress.step, *loss, inputs_.validation->targets(), inputs_.validation->bytes);
   });
-  return policy::Evaluated{
-      .complete = loss.has_value(), .finite = loss && std::isfinite(*loss), .preemption = grace_period()};
+  return policy::Evaluated{.complete = loss.has_value(), .loss = loss.value_or(0), .preemption = grace_period()};
 }
 
 void Run::warn_of_validation() const {
@@ -210,6 +210,12 @@ int Run::end(Act how) const {
   if (how == Act::end_out_of_time)
     text += fmt::format("; stopped after train.minutes = {:g}, before step {}; run the same command to continue",
                         config_.train.minutes, config_.train.steps);
+  if (how == Act::end_stopped_early)
+    text += fmt::format(
+        "; stopped early, before step {}: the last {} did not improve on a validation loss of {:.4f}. To continue, "
+        "raise train.early_stopping_patience",
+        config_.train.steps, counted(progress.validation.since_lowest, "evaluation"),
+        progress.validation.lowest.value_or(0));
   if (how == Act::end_nothing_to_do)
     text +=
         "; nothing to do: all steps were already complete. Raise train.steps to continue, or set another run.output";

@@ -33,6 +33,8 @@ policy::Rules rules_of(const Config& config, bool validates, bool on_gpu) {
           .sample_every = config.train.sample_every,
           .max_bad_steps = config.train.max_bad_steps,
           .validates = validates,
+          .keep_best = config.checkpoint.keep_best,
+          .early_stopping_patience = config.train.early_stopping_patience,
           .asynchronous_saves = saves_asynchronously(config.checkpoint),
           .train_minutes = config.train.minutes,
           .save_minutes = config.checkpoint.minutes,

@@ -176,13 +176,15 @@ double StepProfiler::between(Account account, const std::function<void()>& work)
   return begun_ = end;
 }
 
-void StepProfiler::finish() {
+Accounts StepProfiler::finish() {
   if (tracing_) write_trace();
-  if (!on_gpu()) sum_ += between_;
+  const Accounts after = on_gpu() ? Accounts{} : between_;
+  sum_ += after;
   if (measured_ > 0)
     log_info("where the time went{}, {:.4g} s{}: {}", on_gpu() ? fmt::format(" in {} measured steps", measured_) : "",
              total(sum_), session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "",
              shares_in_words(sum_));
+  return after;
 }
 
 double StepProfiler::write_trace() {

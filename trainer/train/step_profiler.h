@@ -48,8 +48,9 @@ class StepProfiler {
   // Does `work` between two steps. All time since the first step counts as `account` of the second, unless a GPU has a
   // step in flight that overlaps with the work.
   double between(Account account, const std::function<void()>& work);
-  // Writes an unfinished trace and logs the summary.
-  void finish();
+  // Writes an unfinished trace and logs the summary. Returns the time after the last step; on a GPU, whose summary is
+  // of the measured steps only, nothing.
+  Accounts finish();
 
   static constexpr int64_t measured_every = 20;
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "kernels/system/counted.h"
+#include "kernels/system/long_work.h"
 #include "trainer/checkpointing/run_start.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
@@ -230,10 +232,11 @@ class Report {
     }
     if (equal && !all_) {
       print("{:>4}  {:<28} all are equal\n", step, counted(tensors.size(), "tensor"));
-      return;
+    } else {
+      for (size_t t = 0; t < tensors.size(); t++)
+        if (all_ || step == 1 || t == worst || t == first) line(step, tensors[t], findings[t]);
     }
-    for (size_t t = 0; t < tensors.size(); t++)
-      if (all_ || step == 1 || t == worst || t == first) line(step, tensors[t], findings[t]);
+    std::fflush(stdout);
   }
 
   // Prints the verdict and returns whether no tensor exceeds its tolerance.
@@ -287,6 +290,7 @@ void print_header(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, 
   const std::string& warning = (a.work().layout.warning.empty() ? b : a).work().layout.warning;
   if (!warning.empty()) fmt::print("warning: {}\n", warning);
   fmt::print("differences are |a - b| / max |a| of the element nearest to its tolerance\n\n");
+  std::fflush(stdout);  // a step may take minutes
 }
 
 }  // namespace
@@ -347,10 +351,17 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   LayoutComparison comparison(session, *world, a, b, options.tolerance);
   Report report(session.rank() == 0, options.all);
   const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
+  const int64_t parts = 3;  // of a step: each layout, and the comparison
+  LongWork work("comparing the layouts", 1 + parts * options.steps);
   report.step(0, before, comparison.compare(before, 0));
+  work.advance(1);
   for (int64_t step = 1; step <= options.steps; step++) {
-    for (ObservedRun* run : {&a, &b}) run->step(step, data ? &*data : nullptr);
+    for (ObservedRun* run : {&a, &b}) {
+      run->step(step, data ? &*data : nullptr);
+      work.advance(1);
+    }
     report.step(step, of_step, comparison.compare(of_step, step));
+    work.advance(1);
   }
   return report.finish(options.steps);
 }
