@@ -126,8 +126,8 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string train;  // file, prefix or glob; or several with weights, each on a line (data/samples/sources.h)
-  std::string validation;
+  std::string train;       // file, prefix or glob; or several with weights, each on a line (data/samples/sources.h)
+  std::string validation;  // as train, or several sets NAME=SOURCE, each on a line (data/samples/sources.h)
   std::string tokenizer;
   bool shuffle = true;
   int64_t seed = 1;

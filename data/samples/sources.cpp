@@ -1,6 +1,7 @@
 #include "data/samples/sources.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <numeric>
 
@@ -49,6 +50,38 @@ int64_t billionths(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<ValidationSource> parse_validation(const std::string& text) {
+  if (text.empty()) return {};
+  if (text.find('\n') == std::string::npos) return {{"", text}};
+  std::vector<ValidationSource> sets;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t sign = line.find('=');
+    const std::string name = line.substr(0, std::min(sign, line.size()));
+    const bool good = std::ranges::all_of(
+        name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
+    CHECK(sign != std::string::npos && !name.empty() && good && sign + 1 < line.size(),
+          "data.validation: \"{}\" is not NAME=SOURCE; in a list give each set a name of letters and digits, as in "
+          "[\"wiki=wiki.bin\", \"code=code.bin\"]",
+          line);
+    for (const ValidationSource& set : sets)
+      CHECK(set.name != name, "data.validation: two sets are called {}; give each another name", name);
+    sets.push_back({name, line.substr(sign + 1)});
+  }
+  return sets;
+}
+
+std::vector<std::string> names_of_sources(const std::string& key, const std::string& text) {
+  std::vector<std::string> names;
+  if (key == "data.validation")
+    for (const ValidationSource& set : parse_validation(text)) names.push_back(set.source);
+  else if (!text.empty())
+    for (const DataSource& source : parse_sources(key, text)) names.push_back(source.name);
+  return names;
+}
 
 std::vector<DataSource> parse_sources(const std::string& key, const std::string& text) {
   if (text.find('\n') == std::string::npos) return {{text}};

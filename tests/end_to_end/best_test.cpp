@@ -164,6 +164,48 @@ TEST_F(Best, WithoutAnEvaluatedCheckpointThereIsNone) {
   }
 }
 
+// Each named set has its line, its numbers and its plot. The first decides what is the best.
+TEST_F(Best, SeveralValidationSetsAreEvaluatedEach) {
+  write_file(*scratch_ / "easy.txt", std::string(3000, 'a') + "\n\n" + std::string(3000, 'b'));
+  done({"prepare", "--text", "easy.txt", "--tokenizer", "bytes", "--validation", "0.3", "--out", "easy"});
+  const std::string sets = "data.validation=[\"letters=data\", \"easy=easy\"]";
+  const std::string out = done({"train", "c.toml", "run.output=sets", "train.steps=8", sets, "run.tensorboard=true"});
+  const std::string alone = done({"train", "c.toml", "run.output=only", "train.steps=8", "data.validation=easy"});
+  const std::vector<Evaluation> letters = evaluations_in(*scratch_ / "sets"), easy = evaluations_in(*scratch_ / "only");
+  ASSERT_EQ(letters.size(), 2u);
+  ASSERT_EQ(easy.size(), 2u);
+  EXPECT_EQ(letters.front().loss, evaluations_in(*scratch_ / "whole").front().loss);
+  for (size_t i = 0; i < 2; i++) {
+    EXPECT_EQ(count(out, fmt::format("step {}  validation loss of letters {:.4f}", letters[i].step, letters[i].loss)),
+              1u);
+    EXPECT_EQ(count(out, fmt::format("step {}  validation loss of easy {:.4f}", easy[i].step, easy[i].loss)), 1u)
+        << out;
+  }
+  size_t lines = 0;
+  for (const nlohmann::json& line : read_metrics(*scratch_ / "sets"))
+    if (line.contains("sets")) {
+      EXPECT_EQ(line.at("sets").at("easy").at("loss"), easy[lines].loss);
+      EXPECT_EQ(line.at("sets").at("letters").at("loss"), line.at("validation_loss"));
+      lines++;
+    }
+  EXPECT_EQ(lines, 2u);
+  done({"report", "sets", "only", "--out", "sets.html"});
+  const std::string page = read_file(*scratch_ / "sets.html");
+  EXPECT_EQ(count(page, "\"title\":\"Validation loss of easy\""), 1u);
+  // The run continues with the same sets without a warning, and with others it says so.
+  EXPECT_EQ(count(done({"train", "c.toml", "run.output=sets", "train.steps=9", sets}), "changed: data.validation"), 0u);
+  EXPECT_EQ(count(done({"train", "c.toml", "run.output=sets", "train.steps=10", "data.validation=easy"}),
+                  "changed: data.validation"),
+            1u);
+  for (const auto& [value, words] : {std::pair{"[\"data\", \"easy\"]", "\"data\" is not NAME=SOURCE"},
+                                     {"[\"a=data\", \"a=easy\"]", "two sets are called a"},
+                                     {"[\"a=data\", \"b=nowhere\"]", "nowhere"},
+                                     {"[\"a/b=data\"]", "is not NAME=SOURCE"}}) {
+    const std::string refusal = refused({"train", "c.toml", "run.output=x", std::string("data.validation=") + value});
+    EXPECT_GE(count(refusal, words), 1u) << refusal;
+  }
+}
+
 std::vector<float> weights_in(const std::string& folder, const std::string& name) {
   CheckpointReader reader(folder);
   const std::vector<int64_t> shape = reader.shape(name);

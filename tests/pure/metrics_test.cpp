@@ -135,7 +135,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                       .scalars = {.loss = 3.5, .grad_norm = 0.25},
                       .learning_rate = 1e-3,
                       .measured = {.ended = begin + 0.125}});
-    metrics.evaluation(2, 3.0, 70, 140);
+    metrics.evaluation(2, {{.loss = 3.0, .tokens = 70, .bytes = 140}});
     EXPECT_EQ(lines().size(), 4u) << "written at once, not when the run ends";
   }
   const std::vector<std::string> all = lines();
@@ -202,7 +202,7 @@ TEST_F(MetricsFile, StepsAreSaidAtTheirTurnAndBeforeWhatFollowsFromThem) {
       const Decision decision = step == 6 ? Decision::spike : Decision::update;
       metrics.end_step(
           {.step = step, .scalars = {.loss = 1, .grad_norm = 1, .decision = decision}, .learning_rate = 0.1});
-      if (step == 2) metrics.evaluation(2, 1, 1, 0);
+      if (step == 2) metrics.evaluation(2, {{.loss = 1, .tokens = 1}});
       if (step == 7) metrics.sync();
     }
     metrics.log_last_step();
@@ -254,7 +254,7 @@ TEST_F(MetricsFile, OtherRanksTouchNothing) {
   Metrics metrics(folder_, false, 0, {});
   metrics.start_clock(0);
   metrics.end_step({.step = 1, .scalars = {}, .learning_rate = 0.1});
-  metrics.evaluation(1, 1, 1, 1);
+  metrics.evaluation(1, {{.loss = 1, .tokens = 1, .bytes = 1}});
   EXPECT_EQ(lines(), std::vector<std::string>{"{\"step\":7}"});
 }
 

@@ -127,7 +127,7 @@ TEST_F(TextDataTest, WhatIsHeldOutIsNotTrainedOnUnderAnotherName) {
   config.data.validation = validation;
   const auto overlaps = [&](const std::string& train) {
     const Loader data = open_data("data.train", train, config, false, 0, 1);
-    return trains_on_validation(config, data, *open_validation(config, nullptr, 0, 1));
+    return trains_on_validation(config, data, open_validation(config, nullptr, 0, 1).front());
   };
   for (const char* name : {"held.bin", "hard.bin", "soft.bin", "copy.bin"}) {
     expect_refusal([&] { overlaps(path(name)); },

@@ -129,7 +129,7 @@ std::string hash_of_tokens(const TokenStream& stream, int64_t tokens) {
 }
 
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
-                               const Loader* validation) {
+                               const std::string& validation) {
   RunFingerprint fingerprint;
   if (tokenizer) {
     fingerprint.tokenizer = hash_of(*tokenizer);
@@ -153,7 +153,7 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
       fingerprint.settings[key] = value;
     else if (key == "precision.master" || key == "precision.moments" || key == "precision.stochastic_rounding")
       fingerprint.told[key] = value;
-  if (validation) fingerprint.told[validation_key] = content_of_sources(*validation);
+  if (!validation.empty()) fingerprint.told[validation_key] = validation;
   return fingerprint;
 }
 

@@ -33,9 +33,10 @@ struct RunFingerprint {
   std::map<std::string, std::string> told{};    // likewise, of changes that a resume reports without refusing
 };
 
-// Reads the files of the sources. `tokenizer` and `validation` may be null.
+// Reads the files of the sources. `tokenizer` may be null; `validation` is the content of the validation data, or
+// empty.
 RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data,
-                               const Loader* validation);
+                               const std::string& validation);
 
 std::string hash_of(const Tokenizer& tokenizer);
 

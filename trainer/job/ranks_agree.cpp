@@ -39,7 +39,10 @@ LaunchFingerprint launch_fingerprint(const Config& config) {
   const std::vector<DataSource> sources = parse_sources("data.train", config.data.train);
   for (const DataSource& source : sources)
     compare("the file of data.train" + (sources.size() == 1 ? "" : ", " + source.name), source.name);
-  compare("the file of data.validation", config.data.validation);
+  const std::vector<ValidationSource> sets = parse_validation(config.data.validation);
+  if (sets.empty()) compare("the file of data.validation", "");
+  for (const ValidationSource& set : sets)
+    compare("the file of data.validation" + (set.name.empty() ? "" : ", " + set.name), set.source);
   if (const std::string& prompts = config.train.sample_prompts; names_prompt_file(prompts))
     all["the file of train.sample_prompts"] = {content_of({prompts}), whole_path(prompts)};
   const std::string folder = tokenizer_path(config.data);

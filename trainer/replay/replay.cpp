@@ -157,7 +157,7 @@ class Replay {
     std::string path = options_.checkpoint;
     together(session_, [&] {
       if (session_.rank() != 0) return;
-      fingerprint_ = run_fingerprint(config_, nullptr, *data_, nullptr);
+      fingerprint_ = run_fingerprint(config_, nullptr, *data_, "");
       if (path.empty()) path = newest_before(CheckpointStore(config_.checkpoint), options_.step, *fingerprint_);
       if (!path.empty()) {
         const int64_t step = read_manifest(path).step;

@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr double largest_number = 1e100;             // keeps sums and scales of plots finite
 constexpr int64_t largest_count = int64_t{1} << 53;  // exact in a double
 constexpr double last_second = 253402300799;         // end of the year 9999, seconds since 1970
-constexpr size_t most_kinds_of_time = 100;
+constexpr size_t most_kinds_of_time = 100, most_sets = 100;
 
 // Returns NaN if the key is missing or null, which means a value that is not finite.
 double number(const json& object, const char* key, double least = -largest_number) {
@@ -161,6 +161,14 @@ class Reader {
     append(h_.evaluations, step, at_least_0(object, "tokens_so_far", tokens_), seconds_);
     h_.validation_loss.push_back(number(object, "validation_loss"));
     h_.bits_per_byte.push_back(number(object, "bits_per_byte"));
+    if (const auto sets = object.find("sets"); sets != object.end())
+      for (const auto& [name, result] : as_object(*sets).items()) {
+        std::vector<double>& losses = h_.set_losses[name];
+        losses.resize(h_.validation_loss.size(), no_number);
+        losses.back() = number(as_object(result), "loss");
+      }
+    CHECK(h_.set_losses.size() <= most_sets, "the evaluations have {} sets so far; at most {} are read",
+          h_.set_losses.size(), most_sets);
   }
 
   void texts(const json& object) {
@@ -221,6 +229,7 @@ History read_history(const std::string& run_folder) {
   for_each_json_line(read_file(path), path, [&](const json& object) { reader.line(object); });
   CHECK(!history.loss.empty(), "{} has no line of a step; {}", path, remedy);
   for (auto& [name, seconds] : history.time) seconds.resize(history.timed_steps.size());
+  for (auto& [name, losses] : history.set_losses) losses.resize(history.validation_loss.size(), no_number);
   try {
     for (const auto& [key, value] : key_values(load_config(config))) history.settings[key] = value;
   } catch (const Error& e) {

@@ -62,7 +62,8 @@ struct History {
   std::map<std::string, std::vector<double>> time;
 
   Abscissae evaluations;
-  std::vector<double> validation_loss, bits_per_byte;
+  std::vector<double> validation_loss, bits_per_byte;     // of several sets the first
+  std::map<std::string, std::vector<double>> set_losses;  // of each named set
 
   std::vector<WrittenText> texts;  // by step
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "trainer/report/summary.h"
 #include "trainer/report/thinning.h"
@@ -17,8 +18,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Plot {
-  const char *title, *unit;
-  std::vector<double> History::*values;
+  std::string title;
+  const char* unit = "";
+  std::vector<double> History::*values = nullptr;
+  std::string set = {};  // instead of `values`: the losses of this validation set
   bool of_evaluations = false;
   bool of_tokens = false;  // one plot for each tokenizer
   bool wide = false;       // spans the page
@@ -26,10 +29,19 @@ struct Plot {
   bool noisy = false;      // faint values with a line of their moving mean
   bool from_zero = false;
   bool maybe_logarithmic = false;
+
+  std::vector<double> of(const History& run) const {
+    if (set.empty()) return run.*values;
+    const auto found = run.set_losses.find(set);
+    return found == run.set_losses.end() ? std::vector<double>() : found->second;
+  }
+  bool is_known(const History& run) const {
+    return std::ranges::any_of(of(run), [](double value) { return std::isfinite(value); });
+  }
 };
 
-const std::vector<Plot>& all_plots() {
-  static const std::vector<Plot> all = {
+std::vector<Plot> plots_of(const std::vector<History>& runs) {
+  std::vector<Plot> all = {
       {.title = "Loss",
        .unit = "nats a token",
        .values = &History::loss,
@@ -55,6 +67,18 @@ const std::vector<Plot>& all_plots() {
        .noisy = true,
        .from_zero = true},
   };
+  std::set<std::string> sets;
+  for (const History& run : runs)
+    for (const auto& [name, losses] : run.set_losses) sets.insert(name);
+  const auto after = std::ranges::find(all, "Validation loss", &Plot::title) + 1;
+  std::vector<Plot> of_sets;
+  for (const std::string& set : sets)
+    of_sets.push_back({.title = "Validation loss of " + set,
+                       .unit = "nats a token",
+                       .set = set,
+                       .of_evaluations = true,
+                       .of_tokens = true});
+  all.insert(after, of_sets.begin(), of_sets.end());
   return all;
 }
 
@@ -77,10 +101,11 @@ Json marked(const std::vector<size_t>& steps, size_t bin) {
   return bins;
 }
 
-Json curves_of(const History& run, const std::string& name) {
+Json curves_of(const History& run, const std::string& name, const std::vector<Plot>& all) {
   const size_t bin = in_bins(run.loss).size;
   Json values = Json::object();
-  for (const Plot& plot : all_plots()) values[plot.title] = values_of(run.*plot.values);
+  for (const Plot& plot : all)
+    if (plot.is_known(run)) values[plot.title] = values_of(plot.of(run));
   return {{"name", name},
           {"steps_a_point", bin},
           {"steps", axes_of(run.steps)},
@@ -107,16 +132,16 @@ Json plotted(const std::vector<double>& values) {
 
 Json plots(const std::vector<History>& runs, const std::vector<std::string>& names) {
   Json curves = Json::array(), figures = Json::array();
-  for (size_t r = 0; r < runs.size(); r++) curves.push_back(curves_of(runs[r], names[r]));
+  const std::vector<Plot> all = plots_of(runs);
+  for (size_t r = 0; r < runs.size(); r++) curves.push_back(curves_of(runs[r], names[r], all));
   const std::vector<std::vector<size_t>> groups = by_tokenizer(runs);
   std::vector<std::vector<size_t>> together(1);
   for (size_t r = 0; r < runs.size(); r++) together[0].push_back(r);
-  for (const Plot& plot : all_plots())
+  for (const Plot& plot : all)
     for (const std::vector<size_t>& group : plot.of_tokens ? groups : together) {
       Json drawn = Json::array();
       for (const size_t r : group)
-        if (std::ranges::any_of(runs[r].*plot.values, [](double value) { return std::isfinite(value); }))
-          drawn.push_back(r);
+        if (plot.is_known(runs[r])) drawn.push_back(r);
       if (drawn.empty()) continue;
       const bool apart = plot.of_tokens && groups.size() > 1;
       figures.push_back({{"title", plot.title},

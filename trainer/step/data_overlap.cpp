@@ -47,7 +47,7 @@ bool trains_on_validation(const Config& config, const Loader& train, const Valid
                 "data.train contains {}, {} of data.validation = {}, so validation data would be trained on; name only "
                 "the files for training, or the folder that `megalith prepare` wrote, which means them. To overfit on "
                 "purpose, set data.allow_overlap = true",
-                file, same == Same::file ? "a file" : "with the same bytes as " + validation, config.data.validation);
+                file, same == Same::file ? "a file" : "with the same bytes as " + validation, other.path());
           return true;
         }
   return false;

@@ -47,13 +47,12 @@ void check_as_prepared(const std::string& words, const std::string& folder, cons
 
 std::vector<SourceTokenizer> tokenizers_of_sources(const std::string& key, const std::string& sources) {
   std::vector<SourceTokenizer> found;
-  if (sources.empty()) return found;
-  for (const DataSource& source : parse_sources(key, sources)) {
-    const std::string folder = tokenizer_folder_of(source.name);
+  for (const std::string& source : names_of_sources(key, sources)) {
+    const std::string folder = tokenizer_folder_of(source);
     const auto is_it = [&](const SourceTokenizer& other) { return other.folder == folder; };
     if (std::ranges::any_of(found, is_it)) continue;
     try {
-      found.push_back({source.name, folder, load_tokenizer(folder)});
+      found.push_back({source, folder, load_tokenizer(folder)});
     } catch (const Error&) {
       // The folder has no tokenizer, or one that prepare has not written.
     }
@@ -77,8 +76,8 @@ void find_masks(Config& config) {
   size_t files = 0, masks = 0;
   for (const auto& [key, sources] :
        {std::pair("data.train", config.data.train), std::pair("data.validation", config.data.validation)})
-    for (const DataSource& source : sources.empty() ? std::vector<DataSource>() : parse_sources(key, sources))
-      for (const std::string& file : matches_of(source.name, key)) {
+    for (const std::string& source : names_of_sources(key, sources))
+      for (const std::string& file : matches_of(source, key)) {
         files++;
         masks += mask_path_of(file).empty() ? 0 : 1;
       }
@@ -341,12 +340,13 @@ Feed feed_from(const Windows& windows, int64_t vocab) {
 
 std::string describe_validation(const ValidationSet& set) {
   const int64_t T = set.loader.sequence_length();
-  std::string name;
+  std::string name = set.name.empty() ? "" : set.name + ", ", path;
   int64_t targets = 0;
   for (const TokenStream& stream : set.loader.streams()) {
-    name += (name.empty() ? "" : " and ") + stream.path();
+    path += (path.empty() ? "" : " and ") + stream.path();
     targets += stream.size() - 1;
   }
+  name += path;
   if (set.loader.is_masked())
     return fmt::format("data.validation {}: evaluated on {} of {}, in which {}; {} left out", name,
                        counted(set.sequences, "sequence"), T,
@@ -371,17 +371,26 @@ DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t e
   return found;
 }
 
-std::optional<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
-                                             const CheckedTokens& checked) {
-  if (config.data.validation.empty()) return std::nullopt;
-  ValidationSet set{open_data("data.validation", config.data.validation, config, false, rank, ranks, checked)};
+namespace {
+ValidationSet open_set(const ValidationSource& named, const Config& config, const Tokenizer* tokenizer, int rank,
+                       int ranks, const CheckedTokens& checked) {
+  ValidationSet set{named.name, open_data("data.validation", named.source, config, false, rank, ranks, checked)};
   set.sequences = std::min(set.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
   CHECK(set.targets() > 0,
         "data.validation = {}: none of the tokens of its first {} counts in the loss; evaluate more of it with "
         "train.evaluate_batches",
-        config.data.validation, counted(set.sequences, "sequence"));
+        named.source, counted(set.sequences, "sequence"));
   if (tokenizer) set.bytes = target_bytes(set.loader, set.sequences, *tokenizer);
   return set;
+}
+}  // namespace
+
+std::vector<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                           const CheckedTokens& checked) {
+  std::vector<ValidationSet> sets;
+  for (const ValidationSource& named : parse_validation(config.data.validation))
+    sets.push_back(open_set(named, config, tokenizer, rank, ranks, checked));
+  return sets;
 }
 
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {

@@ -59,8 +59,9 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);
 Feed feed_from(const Windows& windows, int64_t vocab);
 
-// The validation set: always the same first sequences of data.validation, whatever the layout.
+// A set of data.validation: always the same first sequences of its source, whatever the layout.
 struct ValidationSet {
+  std::string name;  // empty for an only set
   Loader loader;
   int64_t sequences = 0;  // train.evaluate_batches global batches, or all of them
   int64_t bytes = 0;      // of text of their targets; 0 without a tokenizer
@@ -75,12 +76,12 @@ struct DocumentCount {
 };
 DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text);
 
-// Describes how much of data.validation is evaluated, and how much is not.
+// Describes how much of a set is evaluated, and how much is not.
 std::string describe_validation(const ValidationSet& set);
 
-// Returns nullopt if data.validation is empty.
-std::optional<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
-                                             const CheckedTokens& checked = {});
+// Opens the sets of data.validation, in their order.
+std::vector<ValidationSet> open_validation(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                           const CheckedTokens& checked = {});
 
 // Returns the bytes of text of the targets of samples [0, sequences), or of this many windows.
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);

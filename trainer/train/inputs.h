@@ -16,9 +16,12 @@ namespace megalith {
 // empty. Sets keys of the config as open_tokenizer() does.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& session);
 
+// Returns the content of the validation sets, by which another run can tell whether its sets are the same.
+std::string content_of_validation(const std::vector<ValidationSet>& sets);
+
 struct Inputs {
   Loader data;
-  std::optional<ValidationSet> validation;
+  std::vector<ValidationSet> validation;
   bool trained_on_validation = false;
   std::vector<std::string> trained_on_twice = {};  // files_trained_on_twice(), on rank 0
   std::optional<RunFingerprint> fingerprint;       // on rank 0

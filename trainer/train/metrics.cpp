@@ -271,24 +271,32 @@ void Metrics::end_step(const StepReport& report) {
   write(std::move(line));
 }
 
-void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
+void Metrics::evaluation(int64_t step, const std::vector<EvaluatedSet>& sets) {
   if (!active_) return;
   log_last_step();
-  nlohmann::ordered_json line{
-      {"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}, {"tokens_so_far", tokens_}};
-  std::string bits;
-  if (bytes > 0) {
-    line["bits_per_byte"] = bits_per_byte(loss, tokens, bytes);
-    bits = fmt::format("  {:.4f} bits per byte", bits_per_byte(loss, tokens, bytes));
+  const auto bits_of = [](const EvaluatedSet& set) { return bits_per_byte(set.loss, set.tokens, set.bytes); };
+  for (const EvaluatedSet& set : sets)
+    log_info("step {}  validation loss{} {:.4f}{}", step, set.name.empty() ? "" : " of " + set.name, set.loss,
+             set.bytes > 0 ? fmt::format("  {:.4f} bits per byte", bits_of(set)) : "");
+  const EvaluatedSet& first = sets.front();
+  nlohmann::ordered_json line{{"step", step},
+                              {"validation_loss", first.loss},
+                              {"perplexity", std::exp(first.loss)},
+                              {"tokens_so_far", tokens_}};
+  if (first.bytes > 0) line["bits_per_byte"] = bits_of(first);
+  for (const EvaluatedSet& set : sets) {
+    if (set.name.empty()) continue;
+    nlohmann::ordered_json& its = line["sets"][set.name] = {{"loss", set.loss}};
+    if (set.bytes > 0) its["bits_per_byte"] = bits_of(set);
   }
-  log_info("step {}  validation loss {:.4f}{}", step, loss, bits);
   write(std::move(line));
 }
 
 void Metrics::time_after(int64_t step, const Accounts& accounts) {
   if (!active_ || total(accounts) == 0) return;
   write({{"step", step}, {"time_after", to_json(accounts)}});
-  sync();  // no later checkpoint does
+  // No later checkpoint does.
+  if (const std::string trouble = file_->sync(); !trouble.empty()) log_warning("{}", trouble);
 }
 
 void Metrics::samples(int64_t step, const std::vector<SampledText>& samples) {

@@ -2,8 +2,9 @@
 // request, TensorBoard's files.
 //
 // metrics.jsonl has an object a line: {"start": {...}} with constants, before the first step of each start of the run;
-// {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it; {"step": 3,
-// "texts": [{"prompt": ..., "text": ...}, ...]} for what the model wrote then; {"step": 3, "time_after": {ACCOUNT:
+// {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it, of several sets
+// the first, with "sets": {NAME: {"loss": ...}, ...}; {"step": 3, "texts": [{"prompt": ..., "text": ...}, ...]} for
+// what the model wrote then; {"step": 3, "time_after": {ACCOUNT:
 // seconds}} for the end of a start. Older files have the constants in each step instead.
 #pragma once
 
@@ -57,6 +58,14 @@ struct Reporting {
   bool tensorboard = false;  // run.tensorboard
 };
 
+// The result for one set of data.validation.
+struct EvaluatedSet {
+  std::string name = {};  // empty for an only set
+  double loss = 0;        // nats a token
+  int64_t tokens = 0;     // that count
+  int64_t bytes = 0;      // of their text; 0: unknown
+};
+
 struct StepReport {
   int64_t step = 0;
   const StepScalars& scalars;
@@ -90,8 +99,8 @@ class Metrics {
   // files that others have removed, which it creates again.
   void sync();
 
-  // Reports an evaluation after `step` steps on tokens that encode `bytes` of text; 0: unknown.
-  void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
+  // Reports an evaluation after `step` steps. Its loss is that of the first set; the others come in addition.
+  void evaluation(int64_t step, const std::vector<EvaluatedSet>& sets);
 
   // Reports how long evaluation, texts and checkpoint took after the last step.
   void time_after(int64_t step, const Accounts& accounts);

@@ -1,9 +1,12 @@
 #include "trainer/train/run.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
 
+#include "data/samples/sources.h"
 #include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
 #include "trainer/log/log.h"
@@ -124,34 +127,44 @@ std::optional<policy::GracePeriod> Run::grace_period() const {
 }
 
 policy::Event Run::check_preemption() {
-  preemption_.agree(checkpointer_.bytes(), config_.train.evaluate_batches);
+  preemption_.agree(checkpointer_.bytes(), config_.train.evaluate_batches * std::ssize(inputs_.validation));
   return policy::PreemptionChecked{grace_period()};
 }
 
-std::optional<double> Run::validation_loss() {
-  const ValidationSet& validation = *inputs_.validation;
-  const int64_t all = validation.sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
+std::optional<std::vector<EvaluatedSet>> Run::evaluate_sets() {
+  const int64_t batch = config_.batch.global_batch_size;
   const bool masked = config_.data.masked;
-  const double weights = masked ? static_cast<double>(validation.loader.counted(0, all)) : static_cast<double>(all);
-  double sum = 0;
-  for (int64_t made = 0; made <= last; made++) {
-    if (made > 0 && !preemption_.continues_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
-    const int64_t first = made * batch, n = std::min(batch, all - first);
-    const Feed feed = feed_from(validation.loader, first, config_.model.vocab);
-    const int64_t weight = masked ? validation.loader.counted(first, n) : n;
-    if (weight > 0) sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
+  int64_t batches = 0, made = 0;
+  for (const ValidationSet& set : inputs_.validation) batches += (set.sequences + batch - 1) / batch;
+  std::vector<EvaluatedSet> evaluated;
+  for (const ValidationSet& set : inputs_.validation) {
+    const auto weight_of = [&](int64_t first, int64_t n) { return masked ? set.loader.counted(first, n) : n; };
+    double sum = 0;
+    for (int64_t first = 0; first < set.sequences; first += batch) {
+      if (made > 0 && !preemption_.continues_evaluating(checkpointer_.bytes(), made, batches)) return {};
+      made++;
+      const int64_t n = std::min(batch, set.sequences - first), weight = weight_of(first, n);
+      const Feed feed = feed_from(set.loader, first, config_.model.vocab);
+      if (weight > 0) sum += static_cast<double>(weight) * work_.trainer->evaluate(n, feed);
+    }
+    const double loss = sum / static_cast<double>(weight_of(0, set.sequences));
+    evaluated.push_back({.name = set.name, .loss = loss, .tokens = set.targets(), .bytes = set.bytes});
   }
-  return sum / weights;
+  return evaluated;
 }
 
 policy::Event Run::evaluate() {
-  std::optional<double> loss;
+  std::optional<std::vector<EvaluatedSet>> sets;
   preemption_.evaluate([&] {
-    loss = validation_loss();
-    if (loss)
-      metrics_->evaluation(state_.progress.step, *loss, inputs_.validation->targets(), inputs_.validation->bytes);
+    sets = evaluate_sets();
+    if (sets) metrics_->evaluation(state_.progress.step, *sets);
   });
-  return policy::Evaluated{.complete = loss.has_value(), .loss = loss.value_or(0), .preemption = grace_period()};
+  policy::Evaluated event{.complete = sets.has_value(), .preemption = grace_period()};
+  if (!sets) return event;
+  event.loss = sets->front().loss;
+  for (const EvaluatedSet& set : *sets)
+    if (!std::isfinite(set.loss)) event.loss = set.loss;
+  return event;
 }
 
 void Run::warn_of_validation() const {
@@ -195,9 +208,9 @@ void Run::fail_validation() const {
       __FILE__, __LINE__,
       fmt::format(
           "all steps are complete, but the last validation loss, after step {}, is not finite: the model is useless on "
-          "data.validation = {}. The checkpoint is kept, for `megalith evaluate` with precision.compute=fp32, which "
+          "the data of {}. The checkpoint is kept, for `megalith evaluate` with precision.compute=fp32, which "
           "has the widest range; otherwise train again with a lower optimizer.learning_rate",
-          state_.progress.step, config_.data.validation));
+          state_.progress.step, fmt::join(names_of_sources("data.validation", config_.data.validation), " and ")));
 }
 
 int Run::end(Act how) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/resumer.h"
@@ -62,7 +63,7 @@ class Run {
   policy::Event report();
   policy::Event check_preemption();
   policy::Event evaluate();
-  std::optional<double> validation_loss();  // nullopt if a signal cuts the evaluation short
+  std::optional<std::vector<EvaluatedSet>> evaluate_sets();  // nullopt if a signal cuts the evaluation short
   void warn_of_validation() const;
   void sample();
   void prepare_save();

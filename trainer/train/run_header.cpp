@@ -20,7 +20,7 @@ void log_data(const Config& config, const Inputs& inputs) {
   const Loader& data = inputs.data;
   for (const std::string& line : describe_data("data.train", data, config.train.steps * config.batch.global_batch_size))
     log_info("{}", line);
-  if (inputs.validation) log_info("{}", describe_validation(*inputs.validation));
+  for (const ValidationSet& set : inputs.validation) log_info("{}", describe_validation(set));
   for (const std::string& line : inputs.trained_on_twice) log_warning("{}", line);
   if (config.data.isolate_documents) {
     const DocumentCount found = count_documents(data.streams(), config.data.end_of_text);

@@ -54,7 +54,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       folder_(open_folder()),
       preemption_(config_.checkpoint, session),
       resumer_(config_, session, open_trainer(), inputs_.fingerprint),
-      rules_(rules_of(config_, inputs_.validation.has_value(), work_.device.world == World::cuda)),
+      rules_(rules_of(config_, !inputs_.validation.empty(), work_.device.world == World::cuda)),
       state_(begin_or_resume()),
       checkpointer_(config_, session, *work_.trainer, resumer_.record()),
       saves_(config_, session, checkpointer_, preemption_),
@@ -148,20 +148,19 @@ RunHeader Run::header() const {
   const std::string text = to_toml(config_);
   const Resumer::Origin& origin = resumer_.origin();
   const bool of_another = !origin.decay.empty() || !origin.checkpoint.starts_with(config_.checkpoint.directory + "/");
-  return {
-      .version = version(),
-      .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
-      .layout = work_.plan.mesh.summary(),
-      .sharding_strategy = to_string(config_.parallel.sharding_strategy),
-      .compute = to_string(config_.precision.compute),
-      .device = work_.device.world == World::cuda ? device::properties().name : "CPU",
-      .parameters = num_parameters(model_spec(config_.model)),
-      .threads = threads_,
-      .command = command_line(),
-      .fingerprint = inputs_.fingerprint.value_or(RunFingerprint{}),
-      .validation = inputs_.validation && session_.rank() == 0 ? content_of_sources(inputs_.validation->loader) : "",
-      .resumed_from = of_another ? origin.checkpoint : "",
-      .other_decay = origin.decay};
+  return {.version = version(),
+          .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
+          .layout = work_.plan.mesh.summary(),
+          .sharding_strategy = to_string(config_.parallel.sharding_strategy),
+          .compute = to_string(config_.precision.compute),
+          .device = work_.device.world == World::cuda ? device::properties().name : "CPU",
+          .parameters = num_parameters(model_spec(config_.model)),
+          .threads = threads_,
+          .command = command_line(),
+          .fingerprint = inputs_.fingerprint.value_or(RunFingerprint{}),
+          .validation = session_.rank() == 0 ? content_of_validation(inputs_.validation) : "",
+          .resumed_from = of_another ? origin.checkpoint : "",
+          .other_decay = origin.decay};
 }
 
 }  // namespace megalith
