@@ -2,8 +2,8 @@
 # Trains a small GPT on a text, from scratch: installs missing packages, builds, makes tokens, trains about four minutes
 # on 2 ranks, prints a sample.
 #   ./quickstart.sh [TEXT...]      files or folders; default text: the English dictionary of Debian's package dict-gcide
-# Environment: MINUTES (4) of training in all, OUT (runs/quickstart). Run again, it continues where it was; with more
-# MINUTES, it sets the length of the run.
+# Environment: MINUTES (4) of training and evaluation in all, OUT (runs/quickstart). Run again, it continues where it was;
+# with more MINUTES, it sets the length of the run.
 set -euo pipefail
 here=$PWD
 cd "$(dirname "$0")"
@@ -82,7 +82,18 @@ if [ -z "$seconds" ]; then
   rm -rf "$trial"
 fi
 minutes=${MINUTES:-${planned:-4}}
-[ "$minutes" = "$planned" ] || steps=$(awk -v m="$minutes" -v s="$seconds" 'BEGIN { n = int(60 * m / s); print (n < 20 ? 20 : n) }')
+# An evaluation reads up to 130 batches of 1,024 tokens, each in about 0.4 of a step's time. There is one at the end, and
+# others take a tenth of the time.
+tokens=$(($(stat -c %s "$out"/data/validation*.bin | paste -sd+) / 2))
+fit() {
+  awk -v m="$minutes" -v s="$seconds" -v tokens="$tokens" -v known="$1" 'BEGIN {
+    batches = tokens / 1024; if (batches > 130) batches = 130
+    one = batches * 0.4 * s; more = int(0.1 * 60 * m / (one + 0.001)); if (more > 19) more = 19
+    steps = known > 0 ? known : int((60 * m - (1 + more) * one) / s); if (steps < 20) steps = 20
+    print steps, int((steps + more) / (1 + more)) }'
+}
+[ "$minutes" != "$planned" ] || fitted=$steps
+read -r steps every <<< "$(fit "${fitted:-0}")"
 trained=0
 for checkpoint in "$out"/checkpoints/step-*; do
   [ ! -e "$checkpoint/manifest.json" ] || trained=$((10#${checkpoint##*step-}))
@@ -95,7 +106,8 @@ else
   left=$(awk -v n="$((steps - trained))" -v s="$seconds" 'BEGIN { printf "%.2g", n * s / 60 }')
   echo "== training steps $((trained + 1)) to $steps on 2 ranks, about $left minutes"
   # More minutes are another schedule of the learning rate.
-  train "run.output=$out" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" checkpoint.allow_changes=true
+  train "run.output=$out" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" "train.evaluate_every=$every" \
+    checkpoint.allow_changes=true
 fi
 
 echo "== a sample"

@@ -2,7 +2,8 @@
 """Training steps: Megalith against PyTorch in one run, same shapes, dtype, and on the CPU threads.
 
 A program is started and warmed up, then asked for rounds of steps; a round's figure is the median of its steps, and what
-is printed is the median over rounds and the ratio. On the CPU rounds go in turn, so that all see the same machine, PyTorch is
+is printed is the median over rounds and the ratio. A program whose every round takes longer than the one before, and the last one
+half as long again as the first, has no figure: it drifts. On the CPU rounds go in turn, so that all see the same machine, PyTorch is
 the eager one (torch_step.py) and gets OMP_WAIT_POLICY=PASSIVE, without which it is several times slower on small shapes; so does
 Megalith.
 
@@ -149,8 +150,17 @@ def fitting(name, command_of, B, microbatches, o, env):
         microbatches *= 2 if microbatches > 1 else 1
 
 
+def refuse_drift(program):
+    """A median of rounds that become ever slower says when one stopped to measure, not how fast the program is."""
+    rounds = program.seconds
+    if len(rounds) > 2 and rounds == sorted(set(rounds)) and rounds[-1] > 1.5 * rounds[0]:
+        program.why = f"{program.name} drifts: its rounds took {', '.join(f'{1e3 * s:.4g}' for s in rounds)} ms a step"
+        program.seconds = []
+
+
 def our_row(name, program, B, microbatches, o):
     L, C, H, V, T, _, _, dtype, _ = SHAPES[o.device][name]
+    refuse_drift(program)
     if not program.seconds:
         return {"name": name, "why": program.why}
     seconds, facts = statistics.median(program.seconds), program.facts
@@ -162,6 +172,7 @@ def our_row(name, program, B, microbatches, o):
 
 def add_peer(row, program, B, microbatches, ours):
     """`ours`: seconds of Megalith's step at this batch."""
+    refuse_drift(program)
     if not program.seconds:
         row["peers"].append({"name": program.name, "why": program.why})
         return

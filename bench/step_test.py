@@ -61,6 +61,16 @@ class Steps(unittest.TestCase):
         self.assertEqual((peer["batch"], peer["microbatches"], peer["ratio"]), (8, 64, 0.5))
         self.assertEqual((row["tokens_per_second"], peer["tokens_per_second"]), (2**19, 2**18))
 
+    def test_rounds_that_drift_have_no_figure(self):
+        for rounds, drifts in (([4.8, 9.0, 14.5, 25.0], True), ([1, 1.2, 1.6], True), ([4.8, 4.97, 4.9, 5.0], False),
+                               ([1, 3, 2], False), ([1, 2], False), ([1, 1.1, 1.2], False), ([2, 2, 9], False)):
+            program = argparse.Namespace(name="Peer", seconds=list(rounds), why=None, facts={})
+            step.refuse_drift(program)
+            self.assertEqual((program.seconds == [], program.why is not None), (drifts, drifts), rounds)
+        row = {"peers": [], "sequence": 1}
+        step.add_peer(row, argparse.Namespace(name="Peer", seconds=[1, 2, 3], why=None, facts={}), 1, 1, 1)
+        self.assertEqual(row["peers"], [{"name": "Peer", "why": "Peer drifts: its rounds took 1000, 2000, 3000 ms a step"}])
+
     def test_what_never_fits_is_said(self):
         row, _ = self.measure("cuda", 0, 8)
         self.assertEqual(row, {"name": "gpt2-124m-bf16", "why": "error: this run needs 9.00 GiB"})

@@ -275,6 +275,7 @@ struct CommunicationConfig {
 struct HardwareConfig {
   std::string profile;  // a known name, as p4d.24xlarge, or a file (hardware.h)
   int64_t nodes = 1;
+  int64_t devices_per_node = 0;  // 0: the profile's
   bool operator==(const HardwareConfig&) const = default;
 };
 

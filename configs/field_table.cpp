@@ -327,6 +327,8 @@ Table<Config> build_table() {
                 "For plan and search: the machines, by name, as p4d.24xlarge or l40s, or a file that describes them");
   hardware.number("nodes", &HardwareConfig::nodes, "nodes", between(1, 1e6),
                   "For plan and search: the number of machines");
+  hardware.number("devices_per_node", &HardwareConfig::devices_per_node, "devices", between(0, 1e4),
+                  "Devices of a node; 0: those of the profile");
 
   return table;
 }

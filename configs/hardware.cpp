@@ -2,10 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include "configs/config.h"
 #include "configs/hardware_profiles.h"
 #include "configs/reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 
@@ -86,6 +88,11 @@ const Table<Hardware>& hardware_table() {
   return table;
 }
 
+// Numbers of the machines themselves; the others have defaults.
+bool is_required(const Key& key) {
+  return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind";
+}
+
 const FieldOf<Hardware>& real_field(const std::string& name) {
   const FieldOf<Hardware>* field = find_field(hardware_table(), name);
   CHECK(field && field->kind == Key::Kind::real,
@@ -123,11 +130,30 @@ std::vector<std::string> numbers_of(const std::string& section) {
 Hardware parse_hardware(std::string_view toml, std::string_view source_name) {
   Reader reader(hardware_table(), source_name);
   reader.read(toml);
+  std::vector<std::string> missing;
   for (const Key& key : hardware_table())
-    CHECK(key.section == "calibrated" || key.section == "stack" || key.name() == "device.kind" ||
-              !reader.where_set(key.name()).empty(),
-          "{}: {} is missing; write [{}] {} = {}", source_name, key.name(), key.section, key.key, key.expected());
+    if (is_required(key) && reader.where_set(key.name()).empty())
+      missing.push_back(fmt::format("{}, {}", key.name(), key.expected()));
+  CHECK(missing.empty(), "{} lacks {}; `megalith manual profile` prints a profile with all keys, to be edited",
+        source_name, fmt::join(missing, "; "));
   return reader.record();
+}
+
+std::string profile_template() {
+  constexpr std::string_view example = "dgx_h100";
+  const Hardware hardware = load_hardware(std::string(example));
+  std::string text = fmt::format(
+                  "# The machines of a cluster, for `megalith plan` and `search`: hardware.profile = \"FILE\".\n"
+                  "# These are the numbers of {}; replace them by those of your data sheets.\n",
+                  example),
+              section;
+  for (const FieldOf<Hardware>& field : hardware_table()) {
+    if (!is_required(field)) continue;
+    if (field.section != section) text += fmt::format("\n[{}]\n", section = field.section);
+    text += fmt::format("{} = {}  # {}{}\n", field.key, toml_text(field.get(hardware)),
+                        field.unit.empty() ? "" : fmt::format("{}; ", field.unit), field.help);
+  }
+  return text;
 }
 
 std::string known_profile_names() {
@@ -144,10 +170,23 @@ Hardware load_hardware(const std::string& profile) {
     if (profile == name || profile == name.substr(0, name.find('.')))
       return parse_hardware(known.toml, fmt::format("the profile {}", name));
   }
+  std::string in_lower_case = profile;
+  std::ranges::transform(in_lower_case, in_lower_case.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view amd : {"mi200", "mi210", "mi250", "mi300", "mi308", "mi325", "mi350", "mi355", "radeon"})
+    CHECK(!in_lower_case.starts_with(amd),
+          "hardware.profile = {}: AMD's GPUs are not supported, since the kernels are written in CUDA; known profiles "
+          "are {}",
+          profile, known_profile_names());
   FAIL(
       "hardware.profile = {} is neither the path of a file nor a known profile ({}). `megalith measure` writes one for "
       "this machine",
       profile, known_profile_names());
+}
+
+Hardware load_hardware(const HardwareConfig& config) {
+  Hardware hardware = load_hardware(config.profile);
+  if (config.devices_per_node > 0) hardware.device.per_node = config.devices_per_node;
+  return hardware;
 }
 
 }  // namespace megalith

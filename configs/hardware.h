@@ -17,6 +17,8 @@
 
 namespace megalith {
 
+struct HardwareConfig;  // configs/config.h
+
 enum class Topology { switched, host };  // any pair at full rate, or through the host's bus
 constexpr auto words_of(Topology) { return words("switch", "host"); }
 enum class AttentionKernel { fused, fused_softmax, unfused };
@@ -96,8 +98,12 @@ struct Hardware {
 
 // profile: a file, or the name of a known profile, "p4d.24xlarge" or "p4d". A file of that name wins.
 Hardware load_hardware(const std::string& profile);
+// Returns the machines of [hardware]: its profile, with as many devices a node as it says.
+Hardware load_hardware(const HardwareConfig& config);
 // Returns "dgx_a100 l40s ...".
 std::string known_profile_names();
+// Returns the text of a profile with every required key and its meaning, which a user edits for another cluster.
+std::string profile_template();
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 
 // Returns a number of a profile by its name, as "calibrated.gemm". Error: unknown name or invalid number.

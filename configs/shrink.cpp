@@ -109,7 +109,7 @@ Config shrink(const Config& config, int64_t few_ranks) {
   CHECK(!config.hardware.profile.empty(),
         "--shrink: hardware.profile is empty, so the number of devices is unknown; choose one of {}",
         known_profile_names());
-  const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
+  const int64_t per_node = load_hardware(config.hardware).device.per_node;
   Config placed = config;
   if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = per_node;
   return shrink(placed, config.hardware.nodes * per_node, few_ranks);

@@ -1,6 +1,8 @@
 // Every profile in configs/hardware/ loads, and what is wrong with one is said.
 #include "configs/hardware.h"
 
+#include "configs/config.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,14 +18,15 @@ const std::string profiles = MEGALITH_SOURCE_DIR "/configs/hardware/";
 TEST(HardwareProfiles, AllLoad) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(profiles)) {
+    if (entry.path().extension() != ".toml") continue;
     const Hardware h = load_hardware(entry.path());
     names.insert(entry.path().stem());
     EXPECT_LT(h.device.reserved, h.device.memory / 4) << entry.path();
     EXPECT_LE(h.device.fp32, h.device.bf16) << entry.path();
     EXPECT_LE(h.network.link / static_cast<double>(h.device.per_node), h.node.link) << entry.path();
   }
-  EXPECT_EQ(names, (std::set<std::string>{"dgx_a100", "dgx_b200", "dgx_h100", "l40s", "p4d.24xlarge", "p4de.24xlarge",
-                                          "p5.48xlarge", "p5en.48xlarge", "rtx_4090"}));
+  EXPECT_EQ(names, (std::set<std::string>{"a100_pcie", "dgx_a100", "dgx_b200", "dgx_h100", "l40s", "p4d.24xlarge",
+                                          "p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge", "rtx_4090"}));
 }
 
 TEST(HardwareProfiles, TheFirstHasItsNumbers) {
@@ -42,7 +45,8 @@ TEST(HardwareProfiles, TheFirstHasItsNumbers) {
 
 TEST(HardwareProfiles, AreKnownByTheirNamesInAnyFolder) {
   for (const auto& entry : std::filesystem::directory_iterator(profiles))
-    EXPECT_EQ(load_hardware(entry.path().stem()), load_hardware(entry.path())) << entry.path();
+    if (entry.path().extension() == ".toml")
+      EXPECT_EQ(load_hardware(entry.path().stem()), load_hardware(entry.path())) << entry.path();
   EXPECT_EQ(load_hardware("p4d"), load_hardware("p4d.24xlarge"));
   EXPECT_EQ(load_hardware("p5"), load_hardware("p5.48xlarge"));
   const std::string message = message_of([] { load_hardware("l40"); });
@@ -62,12 +66,30 @@ TEST(HardwareProfiles, ANumberThatIsFittedStaysInItsRange) {
   EXPECT_EQ(within_range("calibrated.gemm", 7), 1);
 }
 
+TEST(HardwareProfiles, TheTemplateIsAProfile) {
+  Hardware h = load_hardware("dgx_h100");
+  h.calibrated = {};
+  EXPECT_EQ(parse_hardware(profile_template(), "template"), h);
+}
+
+TEST(HardwareProfiles, AmdIsNamedAsNotSupported) {
+  for (const char* name : {"mi300", "MI300X", "mi250x"})
+    EXPECT_NE(message_of([&] { load_hardware(name); }).find("AMD's GPUs are not supported"), std::string::npos) << name;
+}
+
+TEST(HardwareProfiles, ANodeMayHaveMoreDevices) {
+  HardwareConfig config{.profile = "rtx_4090"};
+  EXPECT_EQ(load_hardware(config).device.per_node, 1);
+  config.devices_per_node = 4;
+  EXPECT_EQ(load_hardware(config).device.per_node, 4);
+}
+
 TEST(HardwareProfiles, SayWhatIsWrong) {
   const auto message = [](const std::string& toml) { return message_of([&] { parse_hardware(toml, "x.toml"); }); };
   EXPECT_NE(message("[device]\nname = \"a\"\n")
-                .find("x.toml: device.per_node is missing; write [device] per_node = an "
-                      "integer (devices, 1 to 10000)"),
+                .find("x.toml lacks device.per_node, an integer (devices, 1 to 10000); device.memory, a number"),
             std::string::npos);
+  EXPECT_NE(message("[device]\nname = \"a\"\n").find("network.latency"), std::string::npos) << "all are named at once";
   EXPECT_NE(message("[device]\nmemry = 3.0\n").find("did you mean `device.memory`?"), std::string::npos);
   EXPECT_NE(message("[node]\ntopology = \"star\"\n").find("x.toml:2: node.topology = \"star\" is not a choice"),
             std::string::npos)

@@ -198,7 +198,7 @@ TEST(Override, ReadsLists) {
   EXPECT_NE(text_refusal("[data]\ntrain = []\n").find("empty list"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = \"a\\nb\"\n").find("line break"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = [\"a\\nb 1\"]\n").find("line break"), std::string::npos);
-  EXPECT_NE(text_refusal("[data]\nvalidation = [\"a\"]\n").find("expected a string"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\ntokenizer = [\"a\"]\n").find("expected a string"), std::string::npos);
 }
 
 TEST(Override, ReadsTomlAndBareWords) {

@@ -277,7 +277,7 @@ TEST(Rules, LossScale) {
 TEST(Rules, Run) {
   expect_refusal({"run.output="}, "run.output = \"\" is empty; name a folder, such as runs/first");
   expect_refusal({"checkpoint.resume="},
-                 "checkpoint.resume = \"\" is empty; write auto, never or the path of a checkpoint");
+                 "checkpoint.resume = \"\" is empty; write auto, best, never or the path of a checkpoint");
   expect_refusal({"train.evaluate_every=10"},
                  "train.evaluate_every = 10 needs data.validation, which is empty; name a token file there, or set 0");
 }

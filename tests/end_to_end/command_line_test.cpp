@@ -49,6 +49,35 @@ TEST(CommandLine, says_its_version_commit_and_machines) {
   ::regfree(&line);
 }
 
+// Each command's help ends with two examples, whose options it has.
+TEST(CommandLine, every_command_has_two_examples) {
+  std::map<Args, std::string> all;
+  collect_help({}, all);
+  size_t commands = 0;
+  for (const auto& [command, help] : all) {
+    const bool is_group = help.find("\ncommands:\n") != std::string::npos;
+    const size_t at = help.find("\nexamples:\n");
+    EXPECT_EQ(at == std::string::npos, is_group) << help;
+    if (is_group || at == std::string::npos) continue;
+    commands++;
+    std::istringstream lines(help.substr(at + 11));
+    int examples = 0;
+    for (std::string line; std::getline(lines, line); examples++) {
+      EXPECT_LE(line.size(), 80u) << line;
+      EXPECT_NE(line.find(fmt::format(" {}", fmt::join(command, " "))), std::string::npos) << line;
+      std::istringstream words(line);
+      for (std::string word; words >> word;) {
+        if (!word.starts_with("--")) continue;
+        const bool of_run =
+            line.find("megalith run ") != std::string::npos && all[{"run"}].find(word) != std::string::npos;
+        EXPECT_TRUE(of_run || help.substr(0, at).find(word) != std::string::npos) << word << " in: " << line;
+      }
+    }
+    EXPECT_EQ(examples, 2) << help;
+  }
+  EXPECT_GT(commands, 20u);
+}
+
 // What writes the version, on trees of its own.
 TEST(CommandLine, the_commit_is_that_of_the_sources) {
   const Scratch scratch;

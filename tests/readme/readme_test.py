@@ -22,8 +22,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-PAGES = ["README.md", "docker/README.md", "data/README.md", "configs/README.md", "trainer/README.md", "trainer/FINE_TUNING.md",
-         "trainer/TROUBLES.md", "checkpoints/README.md", "bench/README.md"]
+PAGES = ["README.md", "docker/README.md", "data/README.md", "configs/README.md", "configs/hardware/README.md", "trainer/README.md",
+         "trainer/FINE_TUNING.md", "trainer/TROUBLES.md", "checkpoints/README.md", "bench/README.md"]
 ALSO_READ = ["FEATURES.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "checkpoints/FORMAT.md"]  # without commands in blocks
 LONGEST = {"README.md": 6144}  # bytes
 LONGEST_OF_OTHERS = 12288
@@ -43,6 +43,7 @@ NOT_RUN = {
     "megalith doctor runs/book": "a job whose ranks hung; tests/end_to_end/hang_test.cpp runs it on some",
     "megalith replay runs/book --step 120": "a run of so many steps; tests/end_to_end/replay_test.cpp runs it",
     "megalith search 30b_p4d --write fastest.toml": "minutes: every layout of 128 GPUs",
+    "megalith plan --calibrate runs/first runs/second --fit calibrated.gemm,calibrated.memory": "runs on the cluster",
     "sbatch --nodes 4 docker/train.slurm config.toml": "a cluster with Slurm",
     "srun --mpi=none --kill-on-bad-exit=1 megalith train CONFIG run.device=cuda communication.rendezvous=/shared/meet":
         "a cluster with Slurm",

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "trainer/commands/examples.h"
+
 namespace megalith {
 
 namespace {
@@ -126,6 +128,8 @@ std::string HelpText::make_help(const CLI::App* app, std::string, CLI::AppFormat
   if (!commands.empty()) text += "\ncommands:\n" + commands;
   if (!options.empty()) text += "\noptions:\n" + options;
   if (!app->get_footer().empty()) text += "\n" + wrapped(app->get_footer());
+  if (const auto examples = examples_of(name_of(*app)); !examples.empty())
+    text += fmt::format("\nexamples:\n  {}\n", fmt::join(examples, "\n  "));
   return text;
 }
 

@@ -4,7 +4,9 @@
 #include <sstream>
 
 #include "configs/config.h"
+#include "configs/hardware.h"
 #include "trainer/commands/command.h"
+#include "trainer/commands/examples.h"
 #include "trainer/commands/help.h"
 #include "trainer/machine/version.h"
 
@@ -44,6 +46,7 @@ std::string paragraphs(const std::string& text) {
 std::string command_section(const CLI::App& app) {
   std::string out = fmt::format(".SS {}\n{}", roff(name_of(app)), paragraphs(app.get_description()));
   for (const CLI::Option* option : options_of(app)) out += item(head_of(*option), describe(*option));
+  for (const std::string_view example : examples_of(name_of(app))) out += item("Example", std::string(example));
   for (const CLI::App* command : commands_of(app)) out += command_section(*command);
   return out;
 }
@@ -89,14 +92,16 @@ std::string man_page(const CLI::App& megalith) {
 }
 
 Command manual_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("manual", "Print a reference page: man, a man page; options, every key in Markdown");
+  auto* app = cli.add_subcommand(
+      "manual",
+      "Print a reference page: man, a man page; options, every key in Markdown; profile, a hardware profile to edit");
   auto page = std::make_shared<std::string>();
   app->add_option("page", *page, "the page")
       ->required()
-      ->check(CLI::IsMember({"man", "options"}))
-      ->type_name("man|options");
+      ->check(CLI::IsMember({"man", "options", "profile"}))
+      ->type_name("man|options|profile");
   return {app, [&cli, page] {
-            fmt::print("{}", *page == "man" ? man_page(cli) : options_page());
+            fmt::print("{}", *page == "man" ? man_page(cli) : *page == "options" ? options_page() : profile_template());
             return 0;
           }};
 }

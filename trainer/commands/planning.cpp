@@ -47,7 +47,8 @@ Command plan_command(CLI::App& cli) {
       ->capture_default_str()
       ->needs(calibrate);
   app->add_option("--json", o->calibration.json, "file for the result of --calibrate")->needs(calibrate);
-  app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]")->excludes(calibrate);
+  app->add_option("--ranks,--gpus", o->plan.ranks, "number of ranks, one for each GPU; default: all of [hardware]")
+      ->excludes(calibrate);
   auto* tokens = add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps");
   auto* trace = app->add_option("--trace", o->plan.trace, "file for the predicted time line, for ui.perfetto.dev");
   auto* compare =
@@ -74,7 +75,7 @@ Command search_command(CLI::App& cli) {
       "search", "Try every layout on the machines of [hardware]: the fastest that fit; Ctrl-C prints those so far");
   auto options = std::make_shared<SearchOptions>();
   add_config(app, options->config, options->overrides);
-  app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
+  app->add_option("--ranks,--gpus", options->ranks, "number of ranks, one for each GPU; default: all of [hardware]");
   add_number(app, "--most", options->most, "layouts to print", 1);
   app->add_option("--write", options->out, "file for the config in the fastest layout");
   return {app, [options] {

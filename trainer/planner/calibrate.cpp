@@ -28,7 +28,7 @@ MeasuredRun read_run(const std::string& folder) {
   MeasuredRun run{.folder = folder, .config = load_config(folder + "/config.toml"), .hardware = {}, .dry_runs = {}};
   CHECK(!run.config.hardware.profile.empty(),
         "{}/config.toml has no hardware.profile; add [hardware] profile = \"...\"", folder);
-  run.hardware = load_hardware(run.config.hardware.profile);
+  run.hardware = load_hardware(run.config.hardware);
   const std::string metrics = folder + "/metrics.jsonl";
   std::vector<double> seconds;
   int ranks = 0;

@@ -31,7 +31,7 @@ struct Job {
         FAIL("model.vocab = 0 means that of the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
       }
     }
-    if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
+    if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware);
     if (hardware) config.run.device = device_on(*hardware, config.run.device);
     CHECK(hardware || asked,
           "--ranks is missing, and hardware.profile does not give the number of devices; set one of them. Known "

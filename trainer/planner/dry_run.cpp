@@ -54,6 +54,24 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
   return text;
 }
 
+// How much a checkpoint takes on disk, and how long its writing takes at a rate that the reader can scale.
+std::string checkpoint_line(const Config& config, const DryRun& run) {
+  constexpr double rate = 1e9;  // bytes a second
+  int64_t all = 0;
+  std::vector<int64_t> nodes(static_cast<size_t>(run.mesh.node(run.mesh.size() - 1) + 1));
+  for (int r = 0; r < run.mesh.size(); r++) {
+    all += run.saved[static_cast<size_t>(r)];
+    nodes[static_cast<size_t>(run.mesh.node(r))] += run.saved[static_cast<size_t>(r)];
+  }
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  const int64_t most = *std::ranges::max_element(nodes);
+  return fmt::format(
+      "checkpoint: {:.2f} GiB on disk in {}; {} writes {:.2f} GiB, {:.3g} s at 1 GB/s{}\n", gib(all),
+      counted(run.mesh.size(), "file"), nodes.size() == 1 ? "the node" : "the fullest node", gib(most),
+      static_cast<double>(most) / rate,
+      saves_asynchronously(config.checkpoint) ? ", while the steps continue" : ", for which the steps wait");
+}
+
 std::string work_table(const Config& config, const DryRun& run) {
   double hardware = 0, bytes = 0;
   for (const auto& ops : run.ops)
@@ -103,6 +121,7 @@ DryRun dry_run(const Config& config, int num_ranks) {
     run.memory.push_back(rehearsal.memory);
     run.sample_caches.push_back(rehearsal.sample_cache);
     run.process.push_back(process_memory(run.mesh, rank, rehearsal.trace, rehearsal.saved, 1));
+    run.saved.push_back(rehearsal.saved);
     run.ops.push_back(std::move(rehearsal.ops));
     run.traces.push_back(std::move(rehearsal.trace));
   }
@@ -124,8 +143,8 @@ std::string report(const Config& config, const DryRun& run) {
       config.batch.sequence_length, counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
   text += frozen_line(config, plan, spec);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
-  text += memory_table(config, run, plan) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) +
-          work_table(config, run);
+  text += memory_table(config, run, plan) + checkpoint_line(config, run) +
+          traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
   if (run.faults.empty()) return text + "transfers: all match and drain\n";
   text += "transfers: FAULTS\n";
   for (size_t i = 0; i < run.faults.size() && i < 20; i++) text += "  " + run.faults[i] + "\n";

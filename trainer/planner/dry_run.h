@@ -16,6 +16,7 @@ struct DryRun {
   std::vector<MemorySizes> memory;         // peaks by rank
   std::vector<int64_t> sample_caches;      // by rank: Rehearsal::sample_cache
   std::vector<ProcessMemory> process;      // by rank, on a CPU with one thread: in addition to `memory`
+  std::vector<int64_t> saved;              // by rank: Rehearsal::saved
   std::vector<std::vector<OpRecord>> ops;  // by rank
   Traces traces;
   std::vector<std::string> faults;  // found by the matcher
@@ -24,7 +25,7 @@ struct DryRun {
 // config.model.vocab must be set. Takes about 10 ms a rank for a 30B model.
 DryRun dry_run(const Config& config, int num_ranks);
 
-// Returns the tables that `megalith plan` prints: model, layout, memory, traffic, FLOPs and faults.
+// Returns the tables that `megalith plan` prints: model, layout, memory, checkpoint, traffic, FLOPs and faults.
 std::string report(const Config& config, const DryRun& run);
 
 }  // namespace megalith

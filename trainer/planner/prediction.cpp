@@ -181,7 +181,7 @@ std::vector<TraceProcess> trace_of(const Prediction& prediction) {
 }
 
 std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks) {
-  const Hardware hardware = load_hardware(config.hardware.profile);
+  const Hardware hardware = load_hardware(config.hardware);
   return trace_of(predict(config, hardware, dry_run_stages(config, hardware.stack, num_ranks, true), true));
 }
 
