@@ -44,9 +44,10 @@ TEST(HardwareProfiles, TheFirstHasItsNumbers) {
 }
 
 TEST(HardwareProfiles, AreKnownByTheirNamesInAnyFolder) {
-  for (const auto& entry : std::filesystem::directory_iterator(profiles))
-    if (entry.path().extension() == ".toml")
-      EXPECT_EQ(load_hardware(entry.path().stem()), load_hardware(entry.path())) << entry.path();
+  for (const auto& entry : std::filesystem::directory_iterator(profiles)) {
+    if (entry.path().extension() != ".toml") continue;
+    EXPECT_EQ(load_hardware(entry.path().stem()), load_hardware(entry.path())) << entry.path();
+  }
   EXPECT_EQ(load_hardware("p4d"), load_hardware("p4d.24xlarge"));
   EXPECT_EQ(load_hardware("p5"), load_hardware("p5.48xlarge"));
   const std::string message = message_of([] { load_hardware("l40"); });

@@ -13,12 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Family {
+struct ExportedFamily {
   std::string name;  // the model_type of its exports
   Args choices;
 };
 
-std::vector<Family> families() {
+std::vector<ExportedFamily> families() {
   const Args modern{"model.norm=rms", "model.bias=false", "model.positions=rotary", "model.activation=swiglu",
                     "model.feed_forward=48"};
   const auto with = [](Args all, const Args& more) {

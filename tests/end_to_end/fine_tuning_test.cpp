@@ -8,11 +8,11 @@
 namespace megalith::e2e {
 namespace {
 
-struct Family {
+struct TunedFamily {
   std::string type, keys;  // model_type of its config.json; keys of [model]
 };
 
-void PrintTo(const Family& family, std::ostream* out) { *out << family.type; }
+void PrintTo(const TunedFamily& family, std::ostream* out) { *out << family.type; }
 
 constexpr const char *llama =
                          "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbias = false\n"
@@ -21,7 +21,7 @@ constexpr const char *llama =
                          "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbias = false\n"
                          "qkv_bias = true\ntied_head = true\nkey_value_heads = 2\nfeed_forward = 96\n";
 
-class FineTuning : public testing::TestWithParam<Family> {
+class FineTuning : public testing::TestWithParam<TunedFamily> {
  protected:
   // Writes conversations, and in model/ a Hugging Face checkpoint that has seen only a text.
   FineTuning() {
@@ -105,7 +105,8 @@ TEST_P(FineTuning, TheModelIsTheFirstWord) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FineTuning,
-                         testing::Values(Family{"gpt2", ""}, Family{"llama", llama}, Family{"qwen2", qwen}),
+                         testing::Values(TunedFamily{"gpt2", ""}, TunedFamily{"llama", llama},
+                                         TunedFamily{"qwen2", qwen}),
                          [](const auto& family) { return family.param.type; });
 
 }  // namespace

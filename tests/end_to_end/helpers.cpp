@@ -61,7 +61,7 @@ std::map<std::string, std::string> snapshot(const std::string& folder) {
 }
 
 namespace {
-constexpr const char *start = "start", *time_after = "time_after";
+constexpr const char *start_key = "start", *time_after_key = "time_after";
 
 // Returns the values of a key that is alone on its lines, or the lines without such a key.
 std::vector<nlohmann::json> lines_of_metrics(const std::string& run_folder, const char* key = nullptr) {
@@ -69,16 +69,18 @@ std::vector<nlohmann::json> lines_of_metrics(const std::string& run_folder, cons
   std::ifstream in(run_folder + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);)
     if (const auto object = nlohmann::json::parse(line);
-        key ? object.contains(key) : !object.contains(start) && !object.contains(time_after))
+        key ? object.contains(key) : !object.contains(start_key) && !object.contains(time_after_key))
       lines.push_back(key ? object.at(key) : object);
   return lines;
 }
 }  // namespace
 
 std::vector<nlohmann::json> read_metrics(const std::string& run_folder) { return lines_of_metrics(run_folder); }
-std::vector<nlohmann::json> read_starts(const std::string& run_folder) { return lines_of_metrics(run_folder, start); }
+std::vector<nlohmann::json> read_starts(const std::string& run_folder) {
+  return lines_of_metrics(run_folder, start_key);
+}
 std::vector<nlohmann::json> read_times_after(const std::string& run_folder) {
-  return lines_of_metrics(run_folder, time_after);
+  return lines_of_metrics(run_folder, time_after_key);
 }
 
 std::vector<Step> read_steps(const std::string& run_folder) {

@@ -9,7 +9,7 @@ struct Example {
   std::string_view command, line;
 };
 
-constexpr Example all[] = {
+constexpr Example known_examples[] = {
     {"megalith train", "megalith train quickstart data.train=runs/book/data run.output=runs/book"},
     {"megalith train", "megalith run -n 2 train runs/book train.steps=4000"},
     {"megalith run", "megalith run -n 8 train gpt2_124m"},
@@ -62,7 +62,7 @@ constexpr Example all[] = {
 
 std::vector<std::string_view> examples_of(std::string_view command) {
   std::vector<std::string_view> found;
-  for (const Example& example : all)
+  for (const Example& example : known_examples)
     if (example.command == command) found.push_back(example.line);
   return found;
 }
