@@ -21,7 +21,8 @@ GemmCounts products_of(const std::string& path, std::vector<std::string> overrid
   const Config config = load_config(path, overrides);
   if (ranks == 0) {
     const std::string& profile = config.hardware.profile;
-    ranks = profile.empty() ? 1 : static_cast<int>(config.hardware.nodes * load_hardware(config.hardware).device.per_node);
+    ranks =
+        profile.empty() ? 1 : static_cast<int>(config.hardware.nodes * load_hardware(config.hardware).device.per_node);
   }
   GemmCounts all;
   for (int rank = 0; rank < ranks; rank += std::max(ranks - 1, 1))
