@@ -107,7 +107,7 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
   }
   int64_t divisor = 0;
   for (const DataSource& source : sources) divisor = std::gcd(divisor, source.share);
-  for (DataSource& source : sources) source.share /= divisor;
+  for (DataSource& source : sources) source.share /= std::max<int64_t>(divisor, 1);
   return sources;
 }
 

@@ -47,6 +47,7 @@ TEST(LongWork, CallsTheDisplaySeldom) {
   LongWork work("counting", 1'000'000);
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; t++)
     threads.emplace_back([&] {
       for (int i = 0; i < 200'000; i++) work.advance(1);

@@ -116,6 +116,7 @@ std::string average_checkpoints(const std::vector<std::string>& checkpoints, con
     }
   LongWork work("averaging into " + to, elements);
   std::vector<ShardToWrite> shards;
+  shards.reserve(weights.size());
   for (const TensorShard& whole : weights) shards.push_back(averaged(readers, whole, work));
   const std::string remedy = "name another directory";
   make_folders(to, remedy);

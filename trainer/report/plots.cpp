@@ -72,6 +72,7 @@ std::vector<Plot> plots_of(const std::vector<History>& runs) {
     for (const auto& [name, losses] : run.set_losses) sets.insert(name);
   const auto after = std::ranges::find(all, "Validation loss", &Plot::title) + 1;
   std::vector<Plot> of_sets;
+  of_sets.reserve(sets.size());
   for (const std::string& set : sets)
     of_sets.push_back({.title = "Validation loss of " + set,
                        .unit = "nats a token",

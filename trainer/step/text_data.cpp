@@ -65,7 +65,7 @@ std::string tokenizer_path(const DataConfig& data) {
   if (data.train.empty()) return "";
   std::string first;
   for (const DataSource& source : parse_sources("data.train", data.train)) {
-    const std::string folder = tokenizer_folder_of(source.name);
+    std::string folder = tokenizer_folder_of(source.name);
     if (std::filesystem::is_directory(folder)) return folder;
     if (first.empty()) first = folder;
   }
