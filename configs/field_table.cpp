@@ -78,7 +78,7 @@ Table<Config> build_table() {
                     "[\"wiki/*.bin 0.7\", \"code.bin 0.3\"]");
   data.word_or_list("validation", &DataConfig::validation,
                     "Tokens to evaluate on: a file, a prefix or a glob; or a list of named sets, as in "
-                    "[\"wiki=wiki.bin\", \"code=code.bin\"], of which the first decides what is the best; empty: none");
+                    "[\"wiki=wiki.bin\", \"code=code.bin\"], of which the first decides on the best; empty: none");
   data.word(
       "tokenizer", &DataConfig::tokenizer,
       "bytes, train:VOCAB or a tokenizer's folder, as given to prepare; empty: tokenizer/ in the folder of data.train");

@@ -24,8 +24,8 @@ void show_long_work(WorkDisplay* display);
 
 class LongWork {
  public:
-  // `what` says in a few words what is done, and `total` is the sum of all advances. Without a display, or inside other
-  // work, nothing is shown.
+  // `what` describes the work in a few words, and `total` is the sum of all advances. Work is not shown without a
+  // display, nor inside other work.
   LongWork(const std::string& what, int64_t total);
   ~LongWork();
   LongWork(const LongWork&) = delete;

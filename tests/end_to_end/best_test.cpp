@@ -164,7 +164,7 @@ TEST_F(Best, WithoutAnEvaluatedCheckpointThereIsNone) {
   }
 }
 
-// Each named set has its line, its numbers and its plot. The first decides what is the best.
+// Each named set has its line, its numbers and its plot. The first set decides which checkpoint is the best.
 TEST_F(Best, SeveralValidationSetsAreEvaluatedEach) {
   write_file(*scratch_ / "easy.txt", std::string(3000, 'a') + "\n\n" + std::string(3000, 'b'));
   done({"prepare", "--text", "easy.txt", "--tokenizer", "bytes", "--validation", "0.3", "--out", "easy"});

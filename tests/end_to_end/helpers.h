@@ -42,7 +42,7 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 std::vector<nlohmann::json> read_metrics(const std::string& run_folder);      // the lines of steps, evaluations, texts
-std::vector<nlohmann::json> read_starts(const std::string& run_folder);       // of each start
+std::vector<nlohmann::json> read_starts(const std::string& run_folder);       // they describe each start
 std::vector<nlohmann::json> read_times_after(const std::string& run_folder);  // the time after its last step
 std::vector<Step> read_steps(const std::string& run_folder);                  // the lines of steps
 

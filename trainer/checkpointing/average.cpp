@@ -73,7 +73,7 @@ ShardToWrite averaged(const Readers& readers, const TensorShard& whole, LongWork
           }};
 }
 
-// Returns what is known of the weights. What describes the position of a run is left out.
+// Returns the keys of the state that describe the weights, without those of the position of a run.
 nlohmann::json state_of(const CheckpointReader& newest, const std::vector<std::string>& checkpoints,
                         const std::string& target) {
   const nlohmann::json& there = newest.manifest().state;

@@ -22,7 +22,7 @@ struct ValidationHistory {
   bool record(int64_t after_step, double new_loss);
 
   // Convert to the keys "validation_step", "validation_loss", "lowest_validation_loss" and
-  // "evaluations_since_lowest_loss" of a checkpoint's state, and back. Older checkpoints have none of them.
+  // "evaluations_since_lowest_loss" of a checkpoint's state, and back. Older checkpoints lack them.
   nlohmann::json to_json() const;
   static ValidationHistory from(const StateReader& state);
 };

@@ -4,7 +4,7 @@
 // metrics.jsonl has an object a line: {"start": {...}} with constants, before the first step of each start of the run;
 // {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it, of several sets
 // the first, with "sets": {NAME: {"loss": ...}, ...}; {"step": 3, "texts": [{"prompt": ..., "text": ...}, ...]} for
-// what the model wrote then; {"step": 3, "time_after": {ACCOUNT:
+// the texts of the model then; {"step": 3, "time_after": {ACCOUNT:
 // seconds}} for the end of a start. Older files have the constants in each step instead.
 #pragma once
 
