@@ -53,8 +53,10 @@ void add_attention(std::vector<Row>& rows, const std::string& shape, const Atten
        }});
   rows.push_back(
       {"attention_backward" + dropout, shape, t, [=](Desk& d) -> Launch {
+         const int64_t sums = attention_backward_scratch(d.stream.queue().chip, t, dims);
          const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, qkv_width}),
-                      dout = d.tensor(t, {N, C}), delta = d.tensor(f32, by_row), dqkv = d.tensor(t, {N, qkv_width});
+                      dout = d.tensor(t, {N, C}), delta = d.tensor(f32, by_row), dqkv = d.tensor(t, {N, qkv_width}),
+                      scratch = sums > 0 ? d.tensor(f32, {sums}) : Tensor{};
          launch(d.stream, AttentionForward{.out = out, .lse = lse, .qkv = qkv, .dims = dims, .dropout = {.p = p}});
          return [=, &d] {
            launch(d.stream, AttentionBackward{.dqkv = dqkv,
@@ -64,7 +66,8 @@ void add_attention(std::vector<Row>& rows, const std::string& shape, const Atten
                                               .lse = lse,
                                               .qkv = qkv,
                                               .dims = dims,
-                                              .dropout = {.p = p}});
+                                              .dropout = {.p = p},
+                                              .scratch = scratch});
          };
        }});
 }
@@ -331,8 +334,9 @@ std::vector<Row> attention_rows() {
         if (p == 0 || T == 1024)
           add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, bf16, p);
     }
-  // Llama 3's heads, of 1B and of 8B.
-  for (const AttentionDims& dims : {AttentionDims{4, 2048, 32, 64, 0, 8}, AttentionDims{1, 8192, 32, 128, 0, 8}})
+  // The heads of Llama 3 1B, 8B and 70B, and of Qwen 2.5 7B.
+  for (const AttentionDims& dims : {AttentionDims{4, 2048, 32, 64, 0, 8}, AttentionDims{1, 8192, 32, 128, 0, 8},
+                                    AttentionDims{1, 8192, 28, 128, 0, 4}, AttentionDims{1, 8192, 64, 128, 0, 8}})
     add_attention(rows, fmt::format("B{} T{} H{}/{} D{}", dims.B, dims.T, dims.H, dims.kv(), dims.D), dims, bf16, 0);
   return rows;
 }

@@ -30,6 +30,8 @@ Table<Hardware> build_hardware_table() {
   device.number("fp32", &DeviceProfile::fp32, "TFLOP/s", above(0), "Peak rate outside tensor cores");
   device.number("multiprocessors", &DeviceProfile::multiprocessors, "", between(1, 1e4),
                 "Multiprocessors that share a GEMM");
+  device.number("generation", &DeviceProfile::generation, "", between(1, 100),
+                "The major number of a GPU's compute capability: 8 for A100, 9 for H100");
 
   Rows host(table, "host", &Hardware::host);
   host.number("memory", &HostProfile::memory, "GiB", above(0), "Memory of a node");
@@ -90,7 +92,8 @@ const Table<Hardware>& hardware_table() {
 
 // Numbers of the machines themselves; the others have defaults.
 bool is_required(const Key& key) {
-  return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind";
+  return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind" &&
+         key.name() != "device.generation";
 }
 
 const FieldOf<Hardware>& real_field(const std::string& name) {

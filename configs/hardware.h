@@ -21,8 +21,9 @@ struct HardwareConfig;  // configs/config.h
 
 enum class Topology { switched, host };  // any pair at full rate, or through the host's bus
 constexpr auto words_of(Topology) { return words("switch", "host"); }
-enum class AttentionKernel { fused, fused_softmax, unfused };
-constexpr auto words_of(AttentionKernel) { return words("fused", "fused_softmax", "unfused"); }
+// own: Megalith's, of which there is a model on Hopper; elsewhere it is taken for another fused kernel.
+enum class AttentionKernel { own, fused, fused_softmax, unfused };
+constexpr auto words_of(AttentionKernel) { return words("own", "fused", "fused_softmax", "unfused"); }
 
 // A gpu belongs to one rank. The cores of a cpu are one device, which all ranks of its node share.
 enum class DeviceKind { gpu, cpu };
@@ -38,6 +39,7 @@ struct DeviceProfile {
   double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
   double fp32 = 0;            // TFLOP/s, outside tensor cores
   int64_t multiprocessors = 0;
+  int64_t generation = 8;  // the compute capability's major number, 9 for Hopper, by which kernels are chosen
   bool operator==(const DeviceProfile&) const = default;
 };
 
@@ -77,7 +79,7 @@ struct Calibration {
 struct StackProfile {
   std::string name = "Megalith";
   double elementwise = 1;  // time of a layer's memory-bound ops, relative to Megalith's
-  AttentionKernel attention = AttentionKernel::fused;
+  AttentionKernel attention = AttentionKernel::own;
   double attention_share = 0.55;    // share of a GEMM's rate that fused attention over a long sequence reaches
   double tensor_exposed = 1;        // share of a tensor-parallel all-reduce that does not overlap with other work
   double accumulate_bytes = 0;      // bytes a parameter and microbatch, for adding gradients outside of their GEMM

@@ -51,7 +51,7 @@ inline constexpr Entry entries[] = {
      "head sizes of the tensor cores, in the order of the test"},
     {"DeviceWidths.Attention", 0, 1, "chips and types that have nothing that others do not have as well"},
     {"DeviceWidths.AttentionOfDocuments", 0, 1, "chips and types that have nothing that others do not have as well"},
-    {"DeviceBits.AttentionWithRoomsForFewHeads", 0, 1, "dropout without documents, and documents without dropout"},
+    {"DeviceBits.AttentionOfGroupsTogetherAndApart", 0, 1, "dropout without documents, and documents without dropout"},
 
     // tests/checkpoints, tests/configs, tests/data and tests/fuzz
     {"Damaged.flipped_bytes", 500, all, "bytes of each file"},

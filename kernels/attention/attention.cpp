@@ -1,5 +1,6 @@
 #include "kernels/attention/attention.h"
 
+#include "kernels/attention/attention_order.h"
 #include "kernels/tensor/check_args.h"
 
 namespace megalith {
@@ -10,8 +11,16 @@ namespace {
 double product_flops(const AttentionDims& d) {
   return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
 }
-Cost attention_cost(int products, double bytes, const AttentionDims& d) {
-  return {products * product_flops(d), bytes, Cost::Kind::attention, d.B * d.H, d.T, d.D};
+Cost attention_cost(int products, double bytes, const AttentionDims& d, DType dtype) {
+  return {.flops = products * product_flops(d),
+          .bytes = bytes,
+          .kind = Cost::Kind::attention,
+          .m = d.B * d.H,
+          .n = d.T,
+          .k = d.D,
+          .shared = d.B * d.kv(),
+          .backward = products == 5,
+          .f32 = dtype == DType::f32};
 }
 void expect_dims(const char* op, const AttentionDims& d) {
   CHECK(d.B > 0 && d.T > 0 && d.H > 0 && d.D > 0, "{}: B {}, T {}, H {}, D {}; all must be positive", op, d.B, d.T, d.H,
@@ -23,6 +32,11 @@ void expect_starts(const char* op, const Tensor& starts, const AttentionDims& d)
 }
 }  // namespace
 
+int64_t attention_backward_scratch(const cuda::Chip& chip, DType dtype, const AttentionDims& dims) {
+  if (chip.generation != 9 || !is_16_bit(dtype) || !cuda::attention::has_tiles(dims.D)) return 0;
+  return cuda::attention::backward_grid(dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D).scratch();
+}
+
 void launch(Stream& s, const AttentionForward& op) {
   expect_dims(op.name, op.dims);
   const int64_t rows = op.dims.B * op.dims.T, width = op.dims.H * op.dims.D;
@@ -32,7 +46,8 @@ void launch(Stream& s, const AttentionForward& op) {
   expect(op.name, "lse", op.lse, DType::f32, {op.dims.B, op.dims.H, op.dims.T});
   expect_starts(op.name, op.starts, op.dims);
   expect_dropout(op.name, op.dropout);
-  s.launch(op, attention_cost(2, bytes_of({op.out, op.lse, op.qkv, op.starts}), op.dims), {op.out, op.lse});
+  s.launch(op, attention_cost(2, bytes_of({op.out, op.lse, op.qkv, op.starts}), op.dims, op.qkv.dtype()),
+           {op.out, op.lse});
 }
 
 void launch(Stream& s, const AttentionBackward& op) {
@@ -47,8 +62,11 @@ void launch(Stream& s, const AttentionBackward& op) {
   expect(op.name, "delta", op.delta, DType::f32, {op.dims.B, op.dims.H, op.dims.T});
   expect_starts(op.name, op.starts, op.dims);
   expect_dropout(op.name, op.dropout);
+  const int64_t needed = attention_backward_scratch(s.queue().chip, op.qkv.dtype(), op.dims);
+  CHECK(needed == 0 || (op.scratch.dtype() == DType::f32 && op.scratch.numel() >= needed),
+        "{}: scratch has {} numbers; this GPU needs {} in f32", op.name, op.scratch.numel(), needed);
   const double bytes = 2 * bytes_of(op.delta) + bytes_of({op.dqkv, op.dout, op.out, op.lse, op.qkv, op.starts});
-  s.launch(op, attention_cost(5, bytes, op.dims), {op.dqkv});
+  s.launch(op, attention_cost(5, bytes, op.dims, op.qkv.dtype()), {op.dqkv});
 }
 
 }  // namespace megalith

@@ -53,7 +53,12 @@ struct AttentionBackward {
   AttentionDims dims;
   Dropout dropout{};
   Tensor starts{};
+  Tensor scratch{};  // at least (attention_backward_scratch()) f32, if that is not 0
 };
+
+// Returns how many numbers in f32 the backward pass needs for sums on this chip: 0 where no block adds to those of
+// another.
+int64_t attention_backward_scratch(const cuda::Chip& chip, DType dtype, const AttentionDims& dims);
 
 // Arguments are checked, except the contents of `starts`: the CPU refuses invalid ones, a GPU computes garbage from
 // them.

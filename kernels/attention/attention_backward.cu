@@ -13,11 +13,12 @@ namespace {
 using namespace attention;
 constexpr int warps = 8, threads = warps * warp_size;
 
-// Computes delta of (b, t, h), one to a warp. `turns`, which may be null, is zeroed: one counter for each
-// `backward_tile` positions of each head, followed by the ticket counter.
+// Computes delta of (b, t, h), one to a warp, and zeroes `zeroed` flags.
 template <class E>
-__global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* turns, const E* dout, const E* out,
-                                                        int64_t B, int64_t T, int64_t H, int64_t D) {
+__global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* flags, int64_t zeroed, const E* dout,
+                                                        const E* out, int64_t B, int64_t T, int64_t H, int64_t D) {
+  for (int64_t f = int64_t{blockIdx.x} * threads + threadIdx.x; f < zeroed; f += int64_t{gridDim.x} * threads)
+    flags[f] = 0;
   const int64_t i = int64_t{blockIdx.x} * warps + warp_index();
   if (i >= B * T * H) return;
   float dot = 0;
@@ -27,9 +28,6 @@ __global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* t
   if (lane_index() != 0) return;
   const int64_t n = i / H, head = n / T * H + i % H, t = n % T;
   delta[head * T + t] = dot;
-  const int64_t tiles = ceil_div(T, backward_tile);
-  if (turns && t % backward_tile == 0) turns[head * tiles + t / backward_tile] = 0;
-  if (turns && i == 0) turns[B * H * tiles] = 0;
 }
 
 constexpr int own_tile = threads / 2;
@@ -198,13 +196,13 @@ void launch_backward(Queue queue, const AttentionBackward& op) {
 }  // namespace
 
 void run(Queue queue, const AttentionBackward& op) {
-  const bool tiles = fits_tiles(op.dims, {op.dqkv, op.dout, op.qkv});
-  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, op.dims) > 0;
+  const bool tiles = fits_tiles(op.dims, {op.dqkv, op.dout, op.qkv}), hopper = tiles && queue.chip.generation == 9;
+  const BackwardGrid grid = hopper ? grid_of_backward(op.dims) : BackwardGrid{};
   with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {op.name, blocks_for(op.dims.B * op.dims.T * op.dims.H, warps), threads}, delta_kernel<E>,
-           op.delta.data<float>(), hopper ? static_cast<int32_t*>(queue.workspace) : nullptr, op.dout.data<E>(),
-           op.out.data<E>(), op.dims.B, op.dims.T, op.dims.H, op.dims.D);
+           op.delta.data<float>(), hopper ? grid.flags_in(op.scratch.data<float>()) : nullptr, grid.flags,
+           op.dout.data<E>(), op.out.data<E>(), op.dims.B, op.dims.T, op.dims.H, op.dims.D);
   });
   if (!tiles) return plain_backward(queue, op);
   if (hopper) return hopper_backward(queue, op);

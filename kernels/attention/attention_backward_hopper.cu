@@ -4,14 +4,13 @@
 // The score gradients of a tile meet in shared memory, where each warpgroup computes the part of dq that they give to
 // 64 of its queries.
 //
-// dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part in
-// memory after the block with the keys behind its own, and the block with the first visible keys rounds the result: one
-// order for all sums, so every run gives the same bits. A block publishes in a flag, its turn, how many tiles it has
-// finished, and looks at the flag that it follows only when it has a part to add. A block takes a ticket when it
+// dq is summed over blocks in f32 in scratch memory, and rounded by a kernel of its own. The block on the diagonal
+// begins, and each other block adds its part in memory after the block with the keys behind its own: one order for all
+// sums, so every run gives the same bits. With the heads of a group apart (BackwardGrid), dk and dv are summed in the
+// same way, in the order of the heads, and the block of the last one rounds. A block publishes in a flag how many parts
+// it has added, and looks at the flag that it follows only when it has a part to add. A block takes a ticket when it
 // starts, which says which keys it owns; so the block it waits for is already running, whatever order a GPU starts
 // blocks in. (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
-#include <algorithm>
-
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_mask.h"
 #include "kernels/attention/attention_warpgroup_tiles.h"
@@ -32,21 +31,58 @@ struct SharedOffsets {
                            end = kept + kept_bytes(threads);
 };
 
-// `turns` has a flag for each tile of each head, followed by the ticket counter. At most `accumulators` heads have an
-// accumulator at a time: a head reuses that of the head `accumulators` before it, which is finished.
+// The scratch memory. `dq` has the sums of each tile of queries of each head; `dkv`, with heads apart, those of dk and
+// then of dv for each tile of keys of each key-value head; both as the threads of a block hold them (part_of). `flags`
+// has one for each tile of queries of each head, then one for each tile of keys of each key-value head, and then the
+// ticket counter.
+struct Scratch {
+  float *dq, *dkv;
+  int32_t* flags;
+};
+
+// A thread's first element among the sums of a tile; its next four are `sum_step` elements further on.
+constexpr int sum_step = threads * 4;
+template <int D>
+__device__ float* part_of(float* sums, int64_t n) {
+  return sums + n * tile * D + threadIdx.x * 4;
+}
+// Writes or adds a thread's part, or reads it and adds it to the registers.
+template <int n>
+__device__ void put(float* part, const float (&sums)[n][4], bool first) {
+#pragma unroll
+  for (int j = 0; j < n; j++) {
+    const Vector<float, 4> four{sums[j][0], sums[j][1], sums[j][2], sums[j][3]};
+    if (first) {
+      store(part + j * sum_step, four);
+    } else {
+      add_to_memory(part + j * sum_step, four);
+    }
+  }
+}
+template <int n>
+__device__ void take(float (&sums)[n][4], const float* part) {
+#pragma unroll
+  for (int j = 0; j < n; j++) {
+    const Vector<float, 4> four = load<4>(part + j * sum_step);
+#pragma unroll
+    for (int e = 0; e < 4; e++) sums[j][e] += four[e];
+  }
+}
+
+// A block works for `group` query heads that share a key-value head: all of them, or one.
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
-    backward_kernel(E* dqkv, float* sums, int32_t* turns, int accumulators, HeadOrder order, const float* delta,
-                    const E* dout_, const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask,
-                    float scale) {
+    backward_kernel(E* dqkv, Scratch scratch, HeadOrder order, int group, const float* delta, const E* dout_,
+                    const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   using Tiles = WarpgroupTiles<E, D>;
   using Shared = SharedOffsets<Tiles>;
   auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written after a later barrier
-  const int group = static_cast<int>(s.H / s.K);
-  if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks() * group);
+  const int H = static_cast<int>(s.H), K = static_cast<int>(s.K);
+  int32_t* const shared_flags = scratch.flags + order.blocks() * group;
+  if (threadIdx.x == 0) *ticket = take_ticket(shared_flags + order.blocks() * group / (H / K));
   sync_threads();
-  const auto [shared_head, own] = order.of(*ticket);
-  const int first_head = shared_head * group, H = static_cast<int>(s.H), b = first_head / H, h = first_head % H;
+  const auto [owner, own] = order.of(*ticket);
+  const int first_head = owner * group, b = first_head / H, h = first_head % H;
   const HeadOffsets at(s, b, h);
   const DocumentStarts starts(starts_, s, b);
   const int T = static_cast<int>(s.T), tiles = order.tiles;
@@ -54,15 +90,12 @@ __global__ void __launch_bounds__(threads, 1)
   const E *q = qkv + at.qkv, *k = qkv + at.keys, *v = qkv + at.values, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
-  turns += int64_t{first_head} * tiles + own;
+  int32_t* const turns = scratch.flags + int64_t{first_head} * tiles + own;
 
   const int first = own * tile, row = warp_index() * 16, mine = first + row;
   const int ours = first + warpgroup_index() * half_tile;  // the warpgroup's first key
   const int end =
       starts.end_of(first + tile - 1, tile, own + 1, tiles);  // the first tile that does not see the own keys
-  const auto last_of = [&](const DocumentStarts& of, int i) {
-    return of.of(i * tile) / tile;
-  };  // the tile of keys that rounds a tile's dq
 
   E *keys = shared_memory<E>(Shared::keys), *values = shared_memory<E>(Shared::values);
   E* gradients = shared_memory<E>(Shared::gradients);  // (own keys, queries)
@@ -200,18 +233,12 @@ __global__ void __launch_bounds__(threads, 1)
     }
     // The flags serve the sums after the next barrier, not the products before it. They were set before the previous
     // tile's barrier, and half a tile's work has passed since.
-    const int head = first_head + g;
     int32_t* const turn_of = turns + g * tiles;
     if (threadIdx.x == 0 && n > 0) release(i > own ? turn_of : turn_of - tiles, i > own ? i - own : visible);
     if (threadIdx.x == warpgroup_size) {
       if (i == own) turn = 0;
-      if (i == own && head >= accumulators) {
-        const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
-        await(turn_of - own - int64_t{accumulators} * tiles + last, i - last + 1);
-      }
       if (turn < i - own) turn = await(turn_of + 1, i - own);
     }
-    float* part = sums + (int64_t{head % accumulators} * tiles + i) * tile * D + threadIdx.x * 4;
     float dq[1][D / 8][4] = {};
     publish_shared();
     sync_threads();  // all gradients are written, and no thread needs this tile's queries any more
@@ -223,74 +250,62 @@ __global__ void __launch_bounds__(threads, 1)
     if (!fetched_early && n + 1 < visits) fetch(n + 1);
     if (n + 1 < visits) prepare(n + 1);
     Tiles::template wait<0>(dq);
-    const bool begins = i == own, ends = own == last_of(starts, i);
-    if (!ends) {
-#pragma unroll
-      for (int j = 0; j < D / 8; j++) {
-        const Vector<float, 4> four{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]};
-        if (begins) {
-          store(part + j * threads * 4, four);
-        } else {
-          add_to_memory(part + j * threads * 4, four);
-        }
-      }
-      continue;
-    }
-    if (!begins) {
-#pragma unroll
-      for (int j = 0; j < D / 8; j++) {
-        const Vector<float, 4> before = load<4>(part + j * threads * 4);
-#pragma unroll
-        for (int e = 0; e < 4; e++) dq[0][j][e] += before[e];
-      }
-    }
-#pragma unroll
-    for (int pair = 0; pair < 2; pair++) {
-      const int query = i * tile + row + fragment_row(2 * pair);
-      E* head_row = dqkv + at.qkv + g * D + query * at.stride + fragment_column();
-#pragma unroll
-      for (int j = 0; j < D / 8; j++)
-        if (query < T)
-          store(reinterpret_cast<unsigned*>(head_row + j * 8),
-                Vector<unsigned, 1>{
-                    pack<E>(dq[0][j][2 * pair] * gradient_scale, dq[0][j][2 * pair + 1] * gradient_scale)});
-    }
+    put(part_of<D>(scratch.dq, int64_t{first_head + g} * tiles + i), dq[0], i == own);
   }
   sync_threads();  // no thread multiplies with the keys any more
   if (threadIdx.x == 0) release(turns + (group - 1) * tiles, visible);
+  if (const int members = H / K; group < members) {
+    const int member = h % members;
+    const int64_t n = int64_t{b * K + h / members} * tiles + own;
+    float *const dk_part = part_of<D>(scratch.dkv, 2 * n), *const dv_part = part_of<D>(scratch.dkv, 2 * n + 1);
+    if (threadIdx.x == 0 && member > 0) await(shared_flags + n, member);
+    sync_threads();
+    if (member + 1 < members) {
+      put(dk_part, dk[0], member == 0);
+      put(dv_part, dv[0], member == 0);
+      sync_threads();
+      if (threadIdx.x == 0) release(shared_flags + n, member + 1);
+      return;
+    }
+    take(dk[0], dk_part);
+    take(dv[0], dv_part);
+  }
   const float kept_scale = dropped ? mask.scale : 1;
   const float scaled[2] = {gradient_scale, gradient_scale}, of_values[2] = {kept_scale, kept_scale};
   write_rows<Tiles, D, tile>(dqkv + at.keys, at.stride, mine, T, dk[0], scaled, keys, row);
   write_rows<Tiles, D, tile>(dqkv + at.values, at.stride, mine, T, dv[0], of_values, values, row);
 }
 
-int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }
-int64_t turns_bytes(const AttentionDims& dims) {
-  return ceil_div((dims.B * dims.H * tiles_of(dims) + 1) * int64_t{sizeof(int32_t)}, 256) * 256;
+// Rounds the sums of dq, one tile of one head to a block.
+template <class E, int D>
+__global__ void __launch_bounds__(threads) round_kernel(E* dqkv, float* sums, int tiles, Heads s, float scale) {
+  using Tiles = WarpgroupTiles<E, D>;
+  const int H = static_cast<int>(s.H), T = static_cast<int>(s.T), n = static_cast<int>(blockIdx.x);
+  const int head = n / tiles, row = warp_index() * 16;
+  const HeadOffsets at(s, head / H, head % H);
+  float dq[D / 8][4] = {};
+  take(dq, part_of<D>(sums, n));
+  const float scaled[2] = {scale, scale};
+  write_rows<Tiles, D, tile>(dqkv + at.qkv, at.stride, n % tiles * tile + row, T, dq, scaled, shared_memory<E>(), row);
 }
 }  // namespace
 
-int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims) {
-  const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
-  const int64_t fit = (queue.workspace_bytes - turns_bytes(dims)) / of_head;
-  return fit >= dims.group() ? fit : 0;
-}
-
 void hopper_backward(Queue queue, const AttentionBackward& op) {
-  const int64_t accumulators = hopper_backward_accumulators(queue, op.dims);
-  // Blocks that start together work on all heads of a group.
-  const int64_t at_once = heads_in_accumulators(op.dims.B * op.dims.H, accumulators) / op.dims.group();
-  AttentionDims owners = op.dims;
-  owners.H = op.dims.kv();
-  const HeadOrder order = order_of(owners, tile, std::max<int64_t>(1, at_once));
-  char* sums = static_cast<char*>(queue.workspace) + turns_bytes(op.dims);
-  with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
+  const AttentionDims& dims = op.dims;
+  const BackwardGrid grid = grid_of_backward(dims);
+  float* const sums = op.scratch.data<float>();
+  const Scratch scratch{sums, sums + grid.dq, grid.flags_in(sums)};
+  with_constants(op.qkv.dtype(), dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {op.name, blocks_for(order.blocks(), 1), threads, SharedOffsets<WarpgroupTiles<E, D>>::end},
-           backward_kernel<E, D, dropped>, op.dqkv.data<E>(), reinterpret_cast<float*>(sums),
-           static_cast<int32_t*>(queue.workspace), accumulators, order, op.delta.data<float>(), op.dout.data<E>(),
-           op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(op.dims), mask_of(op.dropout),
-           scale_of(op.dims));
+    using Tiles = WarpgroupTiles<E, D>;
+    launch(queue, {op.name, blocks_for(grid.order.blocks(), 1), threads, SharedOffsets<Tiles>::end},
+           backward_kernel<E, D, dropped>, op.dqkv.data<E>(), scratch, grid.order,
+           static_cast<int>(grid.apart ? 1 : dims.group()), op.delta.data<float>(), op.dout.data<E>(),
+           op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts), heads_of(dims), mask_of(op.dropout),
+           scale_of(dims));
+    launch(queue, {op.name, blocks_for(dims.B * dims.H * grid.order.tiles, 1), threads, Tiles::bytes(tile)},
+           round_kernel<E, D>, op.dqkv.data<E>(), scratch.dq, grid.order.tiles, heads_of(dims),
+           scale_of(dims) * mask_of(op.dropout).scale);
   });
 }
 

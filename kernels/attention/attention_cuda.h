@@ -226,7 +226,7 @@ __device__ void finish_rows(E* out, float* lse, const HeadOffsets& at, int first
 inline bool fits_tiles(const AttentionDims& dims, std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)
     if (!is_16_bit(t.dtype()) || t.dtype() != tensors.begin()->dtype()) return false;
-  return dims.D % 16 == 0 && dims.D >= 64 && dims.D <= 128 && in_vectors(tensors);
+  return has_tiles(dims.D) && in_vectors(tensors);
 }
 // Host: calls f(dropped) with a constant; and f(E{}, D, dropped) with the element type, 16 bits, and the head size.
 template <class F>
@@ -278,10 +278,10 @@ inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
 
 // Hopper's kernels, for what fits_tiles accepts: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, const AttentionForward& op);
-// The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it.
-// After them come accumulators of dq for some heads, or no accumulator if those of one group of heads do not fit.
-constexpr int backward_tile = 128;
-int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims);
+// The flags in the scratch memory of the backward pass are zeroed before it.
+inline BackwardGrid grid_of_backward(const AttentionDims& dims) {
+  return backward_grid(dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D);
+}
 void hopper_backward(Queue queue, const AttentionBackward& op);
 
 // Kernels without tensor cores, for every head size and type: attention_plain.cu.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/system/chip.h"
+
 struct CUstream_st;  // of the CUDA runtime
 
 namespace megalith::cuda {
@@ -14,19 +16,11 @@ namespace megalith::cuda {
 class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
 
 // The size that ops may rely on. LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
-// Ops that can work with less read Queue::workspace_bytes, which is smaller in tests.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
-
-// The properties of a GPU by which ops choose their kernels.
-struct Chip {
-  int generation = 0;         // the compute capability's major number, 9 for Hopper
-  int64_t shared_memory = 0;  // bytes that a block can have, the kernel's own variables included
-};
 
 struct Queue {
   CUstream_st* stream = nullptr;
   void* workspace = nullptr;  // 256-byte aligned
-  int64_t workspace_bytes = cuda::workspace_bytes;
   Gemm* gemm = nullptr;  // owned by the creator of the stream
   Chip chip;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest-spi.h>
 
 #include "cases.h"
+#include "kernels/attention/attention_order.h"
 #include "kernels/loss/cross_entropy.h"
 #include "tests/device/device.h"
 #include "tests/long_tests.h"
@@ -162,31 +163,30 @@ TEST_F(DeviceWidths, AttentionOfDocuments) {
         }
 }
 
-// Hopper's backward pass has sums of dq for some heads at a time: rooms for fewer heads than there are change no bit,
-// however often they are used again; without any, the products of warps take over, with their bits.
-TEST_F(DeviceBits, AttentionWithRoomsForFewHeads) {
-  constexpr int64_t tile = 128;
-  const auto with_rooms = [](Case c, const AttentionDims& dims, int64_t rooms) {
-    const int64_t tiles = (dims.T + tile - 1) / tile, flags = (dims.B * dims.H * tiles + 1) * 4;
-    c.workspace_bytes = (flags + 255) / 256 * 256 + rooms * tiles * tile * dims.D * 4;
-    return c;
+// Hopper's backward pass takes the heads of a group together or apart, by the shape.
+TEST_F(DeviceBits, AttentionOfGroupsTogetherAndApart) {
+  struct Grouped {
+    AttentionDims dims;
+    bool apart;
   };
-  for (double p : {0.0, 0.2})
-    for (const Documents& documents : {Documents{}, Documents{7, 150, 20}}) {
-      if ((p > 0) == documents.empty() && !taken("DeviceBits.AttentionWithRoomsForFewHeads")) continue;
-      for (int64_t group : {1, 2}) {  // heads that share keys need a room each
-        const AttentionDims dims{2, 270, 2 * group, 64, 0, 2};
-        const Case c = attention_backward_case(dims, p, bf16, documents);
-        const Bits all = group > 1 ? agrees_with_its_twin(c, 0) : bits_of(on_device(c, 0));
-        for (int64_t rooms = group; rooms <= group + 2; rooms++) {
-          const Case few = with_rooms(c, dims, rooms);
-          EXPECT_TRUE(bits_of(on_device(few, 0))[0] == all[0]) << few.name() << ", " << rooms << " rooms";
-        }
-        Case none = with_rooms(c, dims, group);
-        none.workspace_bytes--;
-        EXPECT_TRUE(bits_of(on_device(none, 0))[0] == bits_of(on_device(c, 0, ampere))[0]) << none.name();
+  for (const Grouped& one : {Grouped{{1, 300, 4, 64, 0, 1}, true},
+                             {{2, 140, 7, 64, 0, 1}, true},
+                             {{1, 260, 8, 128, 0, 1}, true},
+                             {{1, 140, 16, 64, 0, 1}, true},
+                             {{1, 130, 72, 64, 0, 18}, false},
+                             {{4, 20, 28, 64, 0, 4}, false},
+                             {{1, 20, 112, 128, 0, 14}, false},
+                             {{5, 20, 32, 64, 0, 2}, false}}) {
+    const auto grid =
+        cuda::attention::backward_grid(one.dims.B * one.dims.H, one.dims.B * one.dims.kv(), one.dims.T, one.dims.D);
+    EXPECT_EQ(grid.apart, one.apart) << one.dims.H << " heads, " << one.dims.kv() << " of keys";
+    for (double p : {0.0, 0.2})
+      for (const Documents& documents : {Documents{}, Documents{7, 150, 20}}) {
+        if ((p > 0) == documents.empty() && !taken("DeviceBits.AttentionOfGroupsTogetherAndApart")) continue;
+        const Case c = attention_backward_case(one.dims, p, bf16, documents);
+        gives_again(agrees_with_its_twin(c, 0), c);
       }
-    }
+  }
 }
 
 // However small the scores are, those of earlier documents are smaller: where all are equal, a row is the mean of what

@@ -128,7 +128,7 @@ Case backward_case(const AttentionDims& dims, double p, DType t) {
          .shape = forward.shape,
          .dtype = t,
          .args = {out("dqkv", t, {N, 3 * C}), out("delta", f32, rows), in("dout", t, {N, C}), in("out", t, {N, C}),
-                  in("lse", f32, rows), forward.args[2]},
+                  in("lse", f32, rows), forward.args[2], attention_scratch(dims, t)},
          .run =
              [=](Stream& s, const Tensors& a) {
                launch(s, AttentionBackward{.dqkv = a[0],
@@ -138,7 +138,8 @@ Case backward_case(const AttentionDims& dims, double p, DType t) {
                                            .lse = a[4],
                                            .qkv = a[5],
                                            .dims = dims,
-                                           .dropout = {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000}});
+                                           .dropout = {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000},
+                                           .scratch = a[6]});
              },
          .twin = {}};
   c.args[1].scratch = true;

@@ -59,11 +59,10 @@ double library_gelu(const Case& c, Doubles& want, const Arg& arg, int64_t i, int
 Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
   cuda::Queue queue = gpu().queue.queue();
   if (chip.generation != 0) queue.chip = chip;
-  queue.workspace_bytes = c.workspace_bytes;
   const bool uninitialized = leaves_uninitialized();
   device::Memory fresh;
   if (uninitialized) {
-    fresh = device::allocate(c.workspace_bytes, "a workspace");
+    fresh = device::allocate(cuda::workspace_bytes, "a workspace");
     queue.workspace = fresh.get();
   }
   Stream s(World::cuda, queue);

@@ -220,6 +220,15 @@ Case attention_forward_case(const AttentionDims& dims, double p, DType t, const 
   return made;
 }
 
+Arg attention_scratch(const AttentionDims& dims, DType t) {
+  const int64_t needed = attention_backward_scratch({.generation = 9}, t, dims);
+  Arg arg;
+  if (needed > 0) arg = out("scratch", f32, {needed});
+  arg.name = "scratch";
+  arg.scratch = true;
+  return arg;
+}
+
 Case attention_backward_case(const AttentionDims& dims, double p, DType t, const Documents& documents) {
   const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
   const Shape rows{dims.B, dims.H, dims.T};
@@ -227,7 +236,8 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
          .shape = dims_str(dims, p, documents),
          .dtype = t,
          .args = {out("dqkv", t, {N, dims.qkv_width()}), out("delta", f32, rows), in("dout", t, {N, C}),
-                  in("out", t, {N, C}), in("lse", f32, rows), in("qkv", t, {N, dims.qkv_width()})},
+                  in("out", t, {N, C}), in("lse", f32, rows), in("qkv", t, {N, dims.qkv_width()}),
+                  attention_scratch(dims, t)},
          .run =
              [=](Stream& s, const Tensors& a) {
                launch(s, AttentionBackward{.dqkv = a[0],
@@ -238,7 +248,8 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
                                            .qkv = a[5],
                                            .dims = dims,
                                            .dropout = mask_of(p),
-                                           .starts = starts_in(a, 6)});
+                                           .starts = starts_in(a, 7),
+                                           .scratch = a[6]});
              },
          .twin =
              [=](Doubles& d) {

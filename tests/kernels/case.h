@@ -58,7 +58,6 @@ struct Case {
   bool same_for_any_threads = true;
   std::set<std::string> accumulates = {};           // written arguments that the op adds to
   std::vector<std::string> also = {};               // ops that it launches after its own
-  int64_t workspace_bytes = cuda::workspace_bytes;  // on a device
   std::string name() const { return op + " " + shape + " " + name_of(dtype); }
   std::vector<std::string> launched() const {
     std::vector<std::string> names = also;

@@ -77,6 +77,8 @@ Case rotate_case(const AttentionDims& dims, int64_t pairs, DType t, bool forward
 Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});
 Case keep_keys_values_case(const CacheSizes& sizes, DType t);
 Case cached_attention_case(const CacheSizes& sizes, DType t);
+// The backward pass's scratch memory, enough for every GPU.
+Arg attention_scratch(const AttentionDims& dims, DType t);
 Case attention_backward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);
 Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, DType t);

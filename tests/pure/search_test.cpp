@@ -107,7 +107,7 @@ TEST(SearchLayouts, AHostHoldsWhatAllRanksOfItsNodeKeepThere) {
   Hardware h = machines();
   const auto on_host = [&](const Candidate& c) {
     int64_t most = 0;
-    for (const MemorySizes& sizes : dry_run_stages(c.config, h.stack, 8, false).memory)
+    for (const MemorySizes& sizes : dry_run_stages(c.config, h, 8, false).memory)
       most = std::max(most, sizes.total(MemoryPlace::host));
     return h.device.per_node * most;
   };

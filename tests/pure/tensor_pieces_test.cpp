@@ -37,7 +37,7 @@ TEST(TensorPieces, OfRanksAreNeighbours) {
 
 Prediction predicted(Config config, const Hardware& hardware, int num_ranks, int64_t pieces) {
   config.parallel.tensor_pieces = pieces;
-  return predict(config, hardware, dry_run_stages(config, hardware.stack, num_ranks, false));
+  return predict(config, hardware, dry_run_stages(config, hardware, num_ranks, false));
 }
 
 // Returns a recipe for GPUs, on its nodes of 8.

@@ -44,11 +44,10 @@ Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
     std::memcpy(p, from.raw(), static_cast<size_t>(from.bytes()));
     tensors.emplace_back(p, arg.dtype, arg.shape);
   }
-  void* workspace = simt::allocate("the workspace", c.workspace_bytes, simt::Contents::unwritten);
+  void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
   cuda::Gemm gemm;
   Stream s(World::cuda, {.stream = nullptr,
                          .workspace = workspace,
-                         .workspace_bytes = c.workspace_bytes,
                          .gemm = &gemm,
                          .chip = DeviceQueue::chip_of(device::properties())});
   c.run(s, tensors);

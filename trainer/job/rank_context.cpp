@@ -12,6 +12,7 @@ RankContext::RankContext(const Config& config, const Session& s)
 
 void RankContext::rehearse() {
   plan = make_plan(layout.config, session.size(), session.rank());
+  if (device.world == World::cuda) plan.chip = DeviceQueue::chip_of(device::properties());
   rehearsal = megalith::rehearse(layout.config, plan);
 }
 

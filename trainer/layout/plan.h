@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "kernels/system/chip.h"
 #include "kernels/tensor/tensor.h"
 #include "trainer/layout/layout.h"
 #include "trainer/layout/slice.h"
@@ -91,6 +92,7 @@ struct Plan {
   MeshShape mesh;
   int rank = 0;
   TensorRank tensor;
+  cuda::Chip chip{};  // the GPU, as far as ops need scratch memory for it; {} on a CPU
   DType compute = DType::f32;
   DType residual = DType::f32;  // f32, or equal to `compute`
   DType master = DType::f32;    // of the weights that the optimizer updates; frozen weights have the compute type

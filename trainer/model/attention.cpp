@@ -132,19 +132,25 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
 InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                                    const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
+  const AttentionDims here = dims(c.pass);
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
   dout.each([&](Interval r) {
     proj_.backward_input(c.from_row(r.begin), w, datt.rows(r.begin, r.end), g.dout.rows(r.begin, r.end));
   });
-  launch(c.s, AttentionBackward{.dqkv = g.dqkv,
-                                .delta = delta,
-                                .dout = datt,
-                                .out = a.att,
-                                .lse = a.lse,
-                                .qkv = a.qkv,
-                                .dims = dims(c.pass),
-                                .dropout = dropout(c),
-                                .starts = c.starts});
+  {
+    const Arena::Scope only_here = c.scratch.scope();
+    const int64_t sums = attention_backward_scratch(c.s.queue().chip, a.qkv.dtype(), here);
+    launch(c.s, AttentionBackward{.dqkv = g.dqkv,
+                                  .delta = delta,
+                                  .dout = datt,
+                                  .out = a.att,
+                                  .lse = a.lse,
+                                  .qkv = a.qkv,
+                                  .dims = here,
+                                  .dropout = dropout(c),
+                                  .starts = c.starts,
+                                  .scratch = sums > 0 ? c.scratch.tensor(DType::f32, {sums}) : Tensor{}});
+  }
   if (rotation_.pairs > 0)
     launch(
         c.s,

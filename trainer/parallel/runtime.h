@@ -71,6 +71,9 @@ struct Runtime {
         stream(world, queue ? queue->queue() : cuda::Queue{}),
         memory(world, sizes, of_device),
         mesh(std::move(m)) {}
+  // In the dry world, for a GPU.
+  Runtime(const cuda::Chip& chip, Mesh m)
+      : stream(World::dry, {.chip = chip}), memory(World::dry, {}), mesh(std::move(m)) {}
 };
 
 }  // namespace megalith

@@ -46,7 +46,7 @@ MeasuredRun read_run(const std::string& folder) {
   if (run.config.parallel.ranks_per_node == 0)
     run.config.parallel.ranks_per_node = ranks_on_a_node(run.config, run.hardware, ranks);
   run.config.run.device = device_on(run.hardware, run.config.run.device);
-  run.dry_runs = dry_run_stages(run.config, run.hardware.stack, ranks, false);
+  run.dry_runs = dry_run_stages(run.config, run.hardware, ranks, false);
   return run;
 }
 

@@ -73,7 +73,7 @@ bool run_plan(const PlanOptions& options) {
   const Config& config = job.config;
   CHECK(job.hardware || (options.trace.empty() && options.tokens == 0),
         "--trace and --tokens need machines; set hardware.profile to a file or to one of {}", known_profile_names());
-  const DryRun run = dry_run(config, job.ranks);
+  const DryRun run = dry_run(config, job.ranks, chip_of(job.hardware.value_or(Hardware{}), config.run.device));
   const std::string details = report(config, run);
   if (!run.faults.empty() || !job.hardware) {
     fmt::print("verdict: {}\n{}",
@@ -84,8 +84,8 @@ bool run_plan(const PlanOptions& options) {
                details);
     return run.faults.empty();
   }
-  const Prediction prediction = predict(
-      config, *job.hardware, dry_run_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
+  const Prediction prediction =
+      predict(config, *job.hardware, dry_run_stages(config, *job.hardware, job.ranks, true), !options.trace.empty());
   const double tokens =
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);

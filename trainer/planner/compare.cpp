@@ -41,7 +41,7 @@ Comparison comparison_of(const std::string& text, const Config& config) {
 Compared compare(const std::string& value, const Config& config, const std::optional<Hardware>& hardware,
                  int num_ranks) {
   Compared found{.value = value};
-  const StageDryRuns dry_runs = dry_run_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
+  const StageDryRuns dry_runs = dry_run_stages(config, hardware.value_or(Hardware{}), num_ranks, true);
   found.memory =
       *std::ranges::max_element(dry_runs.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
   const int64_t T = config.batch.sequence_length;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention/attention.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/long_work.h"
 #include "trainer/planner/readable.h"
@@ -21,6 +22,16 @@ std::string memory_lines(const MemorySizes& sizes, MemoryPlace place) {
   return text + memory_line("total", sizes.total(place)) + "\n";
 }
 
+int64_t bytes_of_attention_sums(const Plan& plan, const cuda::Chip& chip) {
+  const PassShape& pass = plan.pass;
+  const AttentionDims dims{.B = pass.B,
+                           .T = pass.T,
+                           .H = plan.model.heads / pass.parts,
+                           .D = plan.model.size_of_head(),
+                           .key_value_heads = std::max<int64_t>(1, plan.model.kv_heads() / pass.parts)};
+  return attention_backward_scratch(chip, plan.compute, dims) * size_of(DType::f32);
+}
+
 auto fullest(const std::vector<MemorySizes>& all, MemoryPlace place) {
   return std::ranges::max_element(all, {}, [=](const MemorySizes& sizes) { return sizes.total(place); });
 }
@@ -35,6 +46,8 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
   const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
   text += fmt::format("{} of logits on the stage with the head, {} at a time\n", memory_line("of the scratch", logits),
                       counted(plan.pass.head_rows, "row"));
+  if (const int64_t sums = bytes_of_attention_sums(plan, run.chip); sums > 0)
+    text += memory_line("of the scratch", sums) + " of sums of attention's backward pass\n";
   if (const int64_t cache = run.sample_caches[static_cast<size_t>(rank - run.memory.begin())]; cache > 0)
     text += memory_line("of the saved", cache) + " of cached keys and values of texts (train.sample_every)\n";
   if (!cpu)
@@ -109,15 +122,18 @@ std::string frozen_line(const Config& config, const Plan& plan, const std::vecto
 
 }  // namespace
 
-DryRun dry_run(const Config& config, int num_ranks) {
+DryRun dry_run(const Config& config, int num_ranks, const cuda::Chip& chip) {
   CHECK(num_ranks >= 1, "--ranks {}: at least one rank", num_ranks);
   DryRun run;
   run.mesh = mesh_shape(config, num_ranks);
+  run.chip = chip;
   const Pipeline pipeline = make_pipeline(config, run.mesh);
   LongWork work("rehearsing " + counted(num_ranks, "rank"), num_ranks);
   for (int rank = 0; rank < num_ranks; rank++) {
     work.advance(1);
-    Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank, pipeline));
+    Plan plan = make_plan(config, num_ranks, rank, pipeline);
+    plan.chip = chip;
+    Rehearsal rehearsal = rehearse(config, plan);
     run.memory.push_back(rehearsal.memory);
     run.sample_caches.push_back(rehearsal.sample_cache);
     run.process.push_back(process_memory(run.mesh, rank, rehearsal.trace, rehearsal.saved, 1));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/attention/attention_order.h"
 #include "kernels/linear/gemm_cpu.h"
 #include "kernels/loops/loops_cpu.h"
 
@@ -80,12 +81,28 @@ double gemm_time(const Cost& cost, const Processor& processor, const Hardware& h
   return best;
 }
 
+// Returns the time of Megalith's attention on Hopper: that of an H100, whose GEMMs have a peak of 989.4 TFLOP/s, scaled
+// to this one's.
+double hopper_attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
+  namespace model = cuda::attention;
+  const double slower = 989.4e12 / processor.peak, visit = 1e-6 * slower * model::visit_us(cost.k, cost.backward);
+  if (!cost.backward) return visit * model::forward_visits(cost.m, cost.n);
+  const auto grid = model::backward_grid(cost.m, cost.shared, cost.n, cost.k);
+  const double rounded = static_cast<double>(cost.m * cost.n * cost.k) * (4 + 2);  // bytes: dq in f32 and in 16 bits
+  return visit * model::backward_visits(cost.m, cost.shared, grid.order.tiles, grid.apart) +
+         rounded / (processor.bandwidth * hardware.calibrated.memory);
+}
+
 double attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double gemm_rate = processor.peak * hardware.calibrated.gemm;
   const auto s = static_cast<double>(cost.n);
   if (hardware.device.kind == DeviceKind::cpu)
     return cost.flops / (gemm_rate * hardware.stack.attention_share) * busiest_of(cost.m, processor.multiprocessors);
-  if (hardware.stack.attention == AttentionKernel::fused) {
+  const AttentionKernel kernel = hardware.stack.attention;
+  if (kernel == AttentionKernel::own && hardware.device.generation == 9 && !cost.f32 &&
+      cuda::attention::has_tiles(cost.k))
+    return hopper_attention_time(cost, processor, hardware);
+  if (kernel == AttentionKernel::own || kernel == AttentionKernel::fused) {
     const double heads = cost.k <= 64 ? small_heads : 1;
     return cost.flops / (gemm_rate * hardware.stack.attention_share * heads * s / (s + attention_ramp));
   }
@@ -94,7 +111,7 @@ double attention_time(const Cost& cost, const Processor& processor, const Hardwa
   const double full = 2 * cost.flops, rate = gemm_rate * unfused_gemm * (cost.k % 8 == 0 ? 1 : odd_heads);
   const double scores = static_cast<double>(cost.m) * s * s;
   const double products = full / (2 * scores * static_cast<double>(cost.k));
-  const double bytes = hardware.stack.attention == AttentionKernel::unfused ? unfused_bytes : fused_softmax_bytes;
+  const double bytes = kernel == AttentionKernel::unfused ? unfused_bytes : fused_softmax_bytes;
   return full / rate + products / 7 * bytes * scores / (processor.bandwidth * hardware.calibrated.memory);
 }
 

@@ -4,7 +4,8 @@
 // - A GEMM, padded to whole tiles, runs at the calibrated share of the peak rate, less for a partial last wave of tiles
 //   and for a short inner dimension, but no faster than its memory traffic. The model takes the best of a few tile
 //   sizes and splits of the inner dimension, as libraries do.
-// - Attention runs at a share of the GEMM rate that grows with the sequence, but no faster than its memory traffic.
+// - Attention runs at a share of the GEMM rate that grows with the sequence, but no faster than its memory traffic. On
+//   Hopper, Megalith's takes the time of its blocks (kernels/attention/attention_order.h).
 //
 // On a CPU threads take the place of multiprocessors, and a product runs at the rate of the busiest thread
 // (kernels/linear/gemm_cpu.h). Each loop that threads share costs calibrated.fork (kernels/loops/loops_cpu.h).

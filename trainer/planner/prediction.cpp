@@ -9,7 +9,7 @@ namespace megalith {
 
 namespace {
 
-StageDryRuns::Step dry_run_step(const Config& config, const StackProfile& stack, int num_ranks,
+StageDryRuns::Step dry_run_step(const Config& config, const Hardware& hardware, int num_ranks,
                                 std::vector<MemorySizes>& memory) {
   StageDryRuns::Step step;
   const MeshShape mesh = mesh_shape(config, num_ranks);
@@ -19,7 +19,8 @@ StageDryRuns::Step dry_run_step(const Config& config, const StackProfile& stack,
     int rank = 0;  // the first of the stage
     while (mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
     Plan plan = make_plan(config, num_ranks, rank, pipeline);
-    plan.recompute_outputs = stack.recomputes_outputs;
+    plan.recompute_outputs = hardware.stack.recomputes_outputs;
+    plan.chip = chip_of(hardware, config.run.device);
     const Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
     step.stages.push_back(stage_trace(rank, rehearsal.trace, plan.pipeline.virtual_stages));
     step.microbatches = plan.batch.num_microbatches();
@@ -84,7 +85,12 @@ Device device_on(const Hardware& hardware, Device wanted) {
   return hardware.device.kind == DeviceKind::cpu ? Device::cpu : Device::cuda;
 }
 
-StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole) {
+cuda::Chip chip_of(const Hardware& hardware, Device device) {
+  if (device_on(hardware, device) == Device::cpu) return {};
+  return {.generation = static_cast<int>(hardware.device.generation)};
+}
+
+StageDryRuns dry_run_stages(const Config& config, const Hardware& hardware, int num_ranks, bool whole) {
   StageDryRuns r;
   r.mesh = mesh_shape(config, num_ranks);
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
@@ -101,13 +107,13 @@ StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int
   if (is_v_shaped(parallel.pipeline_schedule)) periodic = !bounded;
   if (parallel.pipeline_schedule == PipelineSchedule::gpipe) periodic = bounded || period == 1;
   if (whole || !periodic || r.microbatches <= few + period) {
-    r.step = dry_run_step(config, stack, num_ranks, r.memory);
+    r.step = dry_run_step(config, hardware, num_ranks, r.memory);
     return r;
   }
   const auto of = [&](int64_t microbatches) {
     Config fewer = config;
     fewer.batch.global_batch_size = microbatches * batch.microbatch * batch.ranks;
-    return dry_run_step(fewer, stack, num_ranks, r.memory);
+    return dry_run_step(fewer, hardware, num_ranks, r.memory);
   };
   r.shorter = of(few);
   r.step = of(few + period);
@@ -182,7 +188,7 @@ std::vector<TraceProcess> trace_of(const Prediction& prediction) {
 
 std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks) {
   const Hardware hardware = load_hardware(config.hardware);
-  return trace_of(predict(config, hardware, dry_run_stages(config, hardware.stack, num_ranks, true), true));
+  return trace_of(predict(config, hardware, dry_run_stages(config, hardware, num_ranks, true), true));
 }
 
 }  // namespace megalith

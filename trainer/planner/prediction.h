@@ -19,7 +19,10 @@ int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_
 // Resolves `wanted` on these machines; never returns automatic.
 Device device_on(const Hardware& hardware, Device wanted);
 
-// The part of a prediction that does not depend on the machines. A step of many microbatches is periodic except for its
+// Returns what a plan for these machines says of their GPUs.
+cuda::Chip chip_of(const Hardware& hardware, Device device);
+
+// The part of a prediction that does not depend on the rates of the machines. A step of many microbatches is periodic except for its
 // beginning and its end, so two short steps represent it: their difference is the time of the additional microbatches.
 struct StageDryRuns {
   struct Step {
@@ -34,8 +37,8 @@ struct StageDryRuns {
   std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
-// Dry-runs the step as the program `stack` would. config.model.vocab must be set. whole: uses no shorter steps.
-StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole);
+// Dry-runs the step on these machines, as their stack would run it. config.model.vocab must be set. whole: uses no shorter steps.
+StageDryRuns dry_run_stages(const Config& config, const Hardware& hardware, int num_ranks, bool whole);
 
 struct Prediction {
   double seconds = 0;

@@ -172,7 +172,7 @@ class LayoutSearch {
     std::vector<Candidate>& best = found_.best;
     in_parallel(best.size(), [&](size_t i) {
       best[i].prediction =
-          predict(best[i].config, hardware_, dry_run_stages(best[i].config, hardware_.stack, num_ranks_, true));
+          predict(best[i].config, hardware_, dry_run_stages(best[i].config, hardware_, num_ranks_, true));
     });
     std::ranges::sort(best, faster);
   }
@@ -227,7 +227,7 @@ class LayoutSearch {
       (too_slow ? found_.too_slow : found_.tried)++;
     }
     if (too_slow) return {.fits = true};
-    const StageDryRuns dry_runs = dry_run_stages(config, hardware_.stack, num_ranks_, false);
+    const StageDryRuns dry_runs = dry_run_stages(config, hardware_, num_ranks_, false);
     int64_t needed = 0, on_host = 0;
     for (const MemorySizes& sizes : dry_runs.memory) {
       needed = std::max(needed, device_bytes(config, hardware_, sizes));

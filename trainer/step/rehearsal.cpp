@@ -5,7 +5,7 @@
 namespace megalith {
 
 Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
-  Runtime runtime(World::dry, {}, Mesh::dry(plan.mesh, plan.rank));
+  Runtime runtime(plan.chip, Mesh::dry(plan.mesh, plan.rank));
   Trainer trainer(config, plan, runtime);
   trainer.initialize();
 
