@@ -151,7 +151,7 @@ std::string profile_template() {
                   example),
               section;
   for (const FieldOf<Hardware>& field : hardware_table()) {
-    if (!is_required(field)) continue;
+    if (!is_required(field) && field.name() != "device.generation") continue;
     if (field.section != section) text += fmt::format("\n[{}]\n", section = field.section);
     text += fmt::format("{} = {}  # {}{}\n", field.key, toml_text(field.get(hardware)),
                         field.unit.empty() ? "" : fmt::format("{}; ", field.unit), field.help);

@@ -53,7 +53,7 @@ struct AttentionBackward {
   AttentionDims dims;
   Dropout dropout{};
   Tensor starts{};
-  Tensor scratch{};  // at least (attention_backward_scratch()) f32, if that is not 0
+  Tensor scratch{};  // (attention_backward_scratch() of Hopper) f32; other GPUs and CPUs take an empty one, too
 };
 
 // Returns how many numbers in f32 the backward pass needs for sums on this chip: 0 where no block adds to those of

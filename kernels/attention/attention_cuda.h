@@ -265,21 +265,26 @@ inline dim3 grid_of(const AttentionDims& dims, int rows, int64_t heads) {
 }
 inline dim3 grid_of(const AttentionDims& dims, int rows) { return grid_of(dims, rows, dims.H); }
 
-// Host: returns the order in which these blocks take heads, at most `most` at once.
-inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
+// Host: refuses more tiles of `rows` positions, of all heads, than a HeadOrder counts.
+inline void check_tiles(const AttentionDims& dims, int rows) {
   const int64_t heads = dims.B * dims.H, tiles = ceil_div(dims.T, rows);
   CHECK(
       dims.T < int64_t{1} << 30 && heads * tiles < int64_t{1} << 31,
       "attention of {} heads over {} positions in tiles of {}; the CUDA kernels count positions to 2^30, and a launch "
       "takes 2^31 - 1 tiles",
       heads, dims.T, rows);
-  return head_order(heads, tiles, most);
+}
+// Host: returns the order in which these blocks take heads, at most `most` at once.
+inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
+  check_tiles(dims, rows);
+  return head_order(dims.B * dims.H, ceil_div(dims.T, rows), most);
 }
 
 // Hopper's kernels, for what fits_tiles accepts: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, const AttentionForward& op);
 // The flags in the scratch memory of the backward pass are zeroed before it.
 inline BackwardGrid grid_of_backward(const AttentionDims& dims) {
+  check_tiles(dims, backward_tile);
   return backward_grid(dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D);
 }
 void hopper_backward(Queue queue, const AttentionBackward& op);

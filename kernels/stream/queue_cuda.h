@@ -21,7 +21,7 @@ constexpr int64_t workspace_bytes = int64_t{32} << 20;
 struct Queue {
   CUstream_st* stream = nullptr;
   void* workspace = nullptr;  // 256-byte aligned
-  Gemm* gemm = nullptr;  // owned by the creator of the stream
+  Gemm* gemm = nullptr;       // owned by the creator of the stream
   Chip chip;
 };
 

@@ -56,8 +56,8 @@ struct Case {
   std::function<void(Stream&, const std::vector<Tensor>&)> run;
   std::function<void(Doubles&)> twin;
   bool same_for_any_threads = true;
-  std::set<std::string> accumulates = {};           // written arguments that the op adds to
-  std::vector<std::string> also = {};               // ops that it launches after its own
+  std::set<std::string> accumulates = {};  // written arguments that the op adds to
+  std::vector<std::string> also = {};      // ops that it launches after its own
   std::string name() const { return op + " " + shape + " " + name_of(dtype); }
   std::vector<std::string> launched() const {
     std::vector<std::string> names = also;

@@ -46,10 +46,9 @@ Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
   }
   void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
   cuda::Gemm gemm;
-  Stream s(World::cuda, {.stream = nullptr,
-                         .workspace = workspace,
-                         .gemm = &gemm,
-                         .chip = DeviceQueue::chip_of(device::properties())});
+  Stream s(
+      World::cuda,
+      {.stream = nullptr, .workspace = workspace, .gemm = &gemm, .chip = DeviceQueue::chip_of(device::properties())});
   c.run(s, tensors);
   for (size_t a = 0; a < c.args.size(); a++)
     if (!tensors[a].empty())

@@ -22,8 +22,9 @@ Device device_on(const Hardware& hardware, Device wanted);
 // Returns what a plan for these machines says of their GPUs.
 cuda::Chip chip_of(const Hardware& hardware, Device device);
 
-// The part of a prediction that does not depend on the rates of the machines. A step of many microbatches is periodic except for its
-// beginning and its end, so two short steps represent it: their difference is the time of the additional microbatches.
+// The part of a prediction that does not depend on the rates of the machines. A step of many microbatches is periodic
+// except for its beginning and its end, so two short steps represent it: their difference is the time of the additional
+// microbatches.
 struct StageDryRuns {
   struct Step {
     int64_t microbatches = 0;
@@ -37,7 +38,8 @@ struct StageDryRuns {
   std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
-// Dry-runs the step on these machines, as their stack would run it. config.model.vocab must be set. whole: uses no shorter steps.
+// Dry-runs the step on these machines, as their stack would run it. config.model.vocab must be set. whole: uses no
+// shorter steps.
 StageDryRuns dry_run_stages(const Config& config, const Hardware& hardware, int num_ranks, bool whole);
 
 struct Prediction {
