@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a small GPT on a text, from scratch: installs missing packages, builds, makes tokens, trains about four minutes
+# Trains a small Llama on a text, from scratch: installs missing packages, builds, makes tokens, trains about four minutes
 # on 2 ranks, prints a sample.
 #   ./quickstart.sh [TEXT...]      files or folders; default text: the English dictionary of Debian's package dict-gcide
 # Environment: MINUTES (4) of training and evaluation in all, OUT (runs/quickstart). Run again, it continues where it was;
@@ -21,7 +21,7 @@ for text in "$@"; do
 done
 each_text() { find -L "${texts[@]}" -type f "$@"; }
 sums() { each_text -exec cksum {} + | cut -d ' ' -f 1,2 | sort; }
-# A short text has few words for a vocabulary, and has to hold out more for a sample of 257 tokens.
+# A short text has few words for a vocabulary, and has to hold out more for a sample of 129 tokens.
 tokenizer=train:4096 validation=0.01
 if [ ${#texts[@]} -gt 0 ]; then
   bytes=$(each_text -printf '%s\n' | awk '{n += $1} END {print n + 0}')

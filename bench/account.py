@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds what metrics.jsonl says the time of steps went to against the time that passed.
 
-    bench/account.py [--program MEGALITH] [--only WORD]     trains the quickstart and GPT-2 124M a few steps in several layouts
+    bench/account.py [--program MEGALITH] [--only WORD]     trains a GPT-2 of 4.3M and one of 124M a few steps in several layouts
     bench/account.py --runs RUN...                          looks at runs that are there
 
 Prints of each run, in %, by how much the parts of a step's time differ from its wall time, without what lies between two steps:
@@ -21,9 +21,9 @@ from own_runs import OPTIMIZER, PLAIN, SHARDED, STAGES, TENSOR, mpirun, prepare
 from published import ROOT
 
 BETWEEN = ("evaluation", "sampling", "checkpoint")
-QUICKSTART = ["quickstart", "model.vocab=4096", "train.steps=60", "train.evaluate_every=20", "train.evaluate_batches=4",
-              "checkpoint.every=25"]
-GPT2_124M = ["gpt2_124m", "batch.sequence_length=128", "model.context=1024", "batch.global_batch_size=4", "precision.compute=fp32",
+SMALL = ["bench/small_gpt", "model.vocab=4096", "train.steps=60", "train.evaluate_every=20", "train.evaluate_batches=4",
+         "checkpoint.every=25"]
+GPT2_124M = ["configs/gpt2_124m", "batch.sequence_length=128", "model.context=1024", "batch.global_batch_size=4", "precision.compute=fp32",
              "train.steps=10", "train.evaluate_every=0", "checkpoint.every=0"]
 
 
@@ -31,15 +31,15 @@ def runs():
     """(name, ranks, recipe and overrides)"""
     both = [(1, "plain", PLAIN), (2, "plain", PLAIN), (2, "sharded", SHARDED), (2, "tensor", TENSOR), (2, "stages", STAGES),
             (4, "plain", PLAIN), (4, "sharded", SHARDED), (4, "tensor", TENSOR), (4, "stages", STAGES)]
-    for name, recipe in (("quickstart", QUICKSTART), ("124m", GPT2_124M)):
-        for ranks, layout, overrides in both + ([(2, "optimizer", OPTIMIZER)] if name == "quickstart" else []):
+    for name, recipe in (("4.3M", SMALL), ("124m", GPT2_124M)):
+        for ranks, layout, overrides in both + ([(2, "optimizer", OPTIMIZER)] if name == "4.3M" else []):
             micro = 1 if ranks == 4 and layout in ("plain", "sharded") else 2
             yield f"{name} on {ranks}, {layout}", ranks, [*recipe, *overrides, f"batch.microbatch_size={micro}"]
 
 
 def train(program, ranks, settings, data, out):
     config, *overrides = settings
-    subprocess.run(mpirun(ranks, program, "train", f"{ROOT}/configs/{config}.toml", f"data.train={data}/train.bin",
+    subprocess.run(mpirun(ranks, program, "train", f"{ROOT}/{config}.toml", f"data.train={data}/train.bin",
                           f"data.validation={data}/validation.bin", "data.tokenizer=", "run.device=cpu", "checkpoint.resume=never",
                           "optimizer.warmup_steps=1", "optimizer.decay_steps=0", f"run.output={out}", *overrides),
                    check=True, stdout=subprocess.DEVNULL)

@@ -5,7 +5,7 @@
                                                     [--picture OUT.svg] [--rounds 5]
 
 DATA is the folder that quickstart.sh makes its tokens in, runs/quickstart/data. All models have the shape of
-configs/quickstart.toml, whose other options they share. The comparisons are:
+small_gpt.toml, whose other options they share. The comparisons are:
   blocks      GPT-2's: layer norm, learned positions, GELU, biases; and today's: RMS norm, rotary positions, SwiGLU of 704
               features (0.3 % fewer parameters), no biases
   optimizers  AdamW; and Muon, with its learning rate also for what AdamW updates beside it
@@ -51,7 +51,7 @@ class Comparison:
 
     def train(self, choice, rate, seed, output, steps, *options):
         data = self.args.data
-        command = [self.args.megalith, "train", f"{ROOT}/configs/quickstart.toml", *self.choices[choice][1], f"data.train={data}/train.bin",
+        command = [self.args.megalith, "train", f"{ROOT}/bench/small_gpt.toml", *self.choices[choice][1], f"data.train={data}/train.bin",
                    f"data.validation={data}/validation.bin", f"data.tokenizer={data}/tokenizer", f"run.output={output}", "run.device=cpu",
                    f"train.steps={steps}", f"optimizer.warmup_steps={steps // 20}", f"optimizer.learning_rate={rate:g}",
                    f"optimizer.min_learning_rate={rate / 20:g}",

@@ -3,7 +3,7 @@
 
     bench/own_runs.py [--program MEGALITH] [--rounds N] [--only PATTERN] [--json FILE] [--keep FOLDER]
 
-`megalith measure` makes a profile of this machine with 1 rank, with 2 and with 4. The quickstart, a GPT-2 of 124M
+`megalith measure` makes a profile of this machine with 1 rank, with 2 and with 4. A GPT-2 of 4.3M parameters (small_gpt.toml), one of 124M
 parameters and nanoGPT's small CPU recipe then train a few steps on as many ranks in several layouts, all of them in turn,
 several rounds; the fastest quarter of each one's steps is what counts, since what else the machine does only takes time. Some
 runs also train with Muon.
@@ -28,10 +28,10 @@ KEYS = "calibrated.gemm,calibrated.node_link,calibrated.microbatch,stack.element
 # nanoGPT's README, "I only have a macbook": 4 layers of 128, 12 x 64 tokens; bytes in place of its 65 characters.
 NANOGPT = ["model.layers=4", "model.hidden=128", "model.heads=4", "model.vocab=258", "model.context=64",
            "batch.sequence_length=64", "batch.global_batch_size=12"]
-QUICKSTART = ["model.vocab=4096", "batch.global_batch_size=8"]
+SMALL = ["model.vocab=4096", "batch.global_batch_size=8"]
 GPT2_124M = ["batch.sequence_length=128", "batch.global_batch_size=4", "precision.compute=fp32"]
-MODELS = {"quickstart": ("quickstart", QUICKSTART, 25), "nanogpt": ("quickstart", NANOGPT, 60),
-          "124m": ("gpt2_124m", GPT2_124M, 6)}
+MODELS = {"4.3M": ("bench/small_gpt", SMALL, 25), "nanogpt": ("bench/small_gpt", NANOGPT, 60),
+          "124m": ("configs/gpt2_124m", GPT2_124M, 6)}
 
 PLAIN = ["parallel.sharding_strategy=no_shard"]
 SHARDED = ["parallel.sharding_strategy=full_shard"]
@@ -40,15 +40,15 @@ TENSOR = ["parallel.tensor_parallel_degree=2", "parallel.sharding_strategy=no_sh
 STAGES = ["parallel.pipeline_parallel_degree=2", "parallel.sharding_strategy=no_shard"]
 
 
-MUON = {("quickstart", 1, "plain"), ("quickstart", 2, "plain"), ("quickstart", 2, "sharded"), ("quickstart", 2, "tensor"),
-        ("quickstart", 4, "sharded"), ("124m", 1, "plain"), ("124m", 2, "sharded")}
+MUON = {("4.3M", 1, "plain"), ("4.3M", 2, "plain"), ("4.3M", 2, "sharded"), ("4.3M", 2, "tensor"),
+        ("4.3M", 4, "sharded"), ("124m", 1, "plain"), ("124m", 2, "sharded")}
 
 
 def runs():
     """(name, model, ranks, overrides)"""
     found = []
     for model in MODELS:
-        size = {"quickstart": 2, "nanogpt": 3, "124m": 1}[model]
+        size = {"4.3M": 2, "nanogpt": 3, "124m": 1}[model]
         for ranks, layout, overrides in [(1, "plain", PLAIN), (1, "small", PLAIN), (2, "plain", PLAIN),
                                          (2, "sharded", SHARDED), (2, "optimizer", OPTIMIZER), (2, "tensor", TENSOR),
                                          (2, "stages", STAGES), (4, "plain", PLAIN), (4, "sharded", SHARDED),
@@ -63,7 +63,7 @@ def runs():
     return found
 
 
-CALIBRATED = ["quickstart on 2, sharded", "nanogpt on 1, plain", "124m on 2, plain"]
+CALIBRATED = ["4.3M on 2, sharded", "nanogpt on 1, plain", "124m on 2, plain"]
 
 
 def mpirun(ranks, *command):
@@ -88,7 +88,7 @@ def train(program, run, out, profile, data):
     settings = [f"data.train={data}", "data.validation=", "data.tokenizer=", f"train.steps={steps}", "train.evaluate_every=0",
                 "checkpoint.every=0", "checkpoint.resume=never", f"hardware.profile={profile}", "run.device=cpu",
                 "optimizer.warmup_steps=1", f"run.output={out}", *shape, *overrides]
-    subprocess.run(mpirun(ranks, program, "train", os.path.join(ROOT, "configs", base + ".toml"), *settings), check=True,
+    subprocess.run(mpirun(ranks, program, "train", os.path.join(ROOT, base + ".toml"), *settings), check=True,
                    stdout=subprocess.DEVNULL)
 
 

@@ -1,8 +1,8 @@
 """What saves cost the steps of a run, and how fast they write, against the disk itself.
 
-    saves.py MEGALITH [--only quickstart|124m] [--saves 4] [--mpirun mpirun] [--work FOLDER]
+    saves.py MEGALITH [--only 4.3M|124m] [--saves 4] [--mpirun mpirun] [--work FOLDER]
 
-Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread. Two ranks use both processors, and save
+Trains a GPT-2 of 4.3M (small_gpt.toml) and one of 124M on made-up tokens with ranks of one thread. Two ranks use both processors, and save
 asynchronously and with checkpoint.asynchronous = false; one rank leaves a processor free, as runs on GPUs do. A plain writer of a
 few lines writes the bytes of a checkpoint into the same folder: 16 MiB at a time into reserved space, through the system's cache
 and past it, from normal and from huge pages, with one flush at the end. It runs before and after each training, and during
@@ -34,13 +34,13 @@ import time
 from small_jobs import environment
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-EVERY = {"quickstart": 50, "124m": 10}
+EVERY = {"4.3M": 50, "124m": 10}
 RECIPES = {
-    "quickstart": ["configs/quickstart.toml", "model.vocab=4096"],
+    "4.3M": ["bench/small_gpt.toml", "model.vocab=4096"],
     "124m": ["configs/gpt2_124m.toml", "batch.sequence_length=256", "model.context=1024", "batch.global_batch_size=4",
              "batch.microbatch_size=2", "precision.compute=fp32"],
 }
-VOCAB = {"quickstart": 4096, "124m": 50257}
+VOCAB = {"4.3M": 4096, "124m": 50257}
 
 
 def part_of_memory(huge_pages):
@@ -164,7 +164,7 @@ def main():
         with open(f"{args.work}/{recipe}.bin", "wb") as file:
             file.write(b"".join(rng.randrange(VOCAB[recipe]).to_bytes(2, "little") for _ in range(300000)))
         for ranks, asynchronous in ((2, True), (2, False), (1, True)):
-            size = {"quickstart": 51 << 20, "124m": 1493 << 20}[recipe]
+            size = {"4.3M": 51 << 20, "124m": 1493 << 20}[recipe]
             rest = [disk_rates(args.work, size) for _ in range(3)]
             r = run(args, recipe, ranks, asynchronous)
             rest += [disk_rates(args.work, r["bytes"]) for _ in range(3)]
