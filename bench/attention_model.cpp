@@ -1,5 +1,5 @@
-// Prints what the model of attention's backward pass on Hopper says (attention_model.h): the pass that the GPUs have
-// measured, the pass of today, and the choice that it did not take.
+// Prints the times of attention's backward pass on Hopper by its model (attention_model.h): of the pass that GPUs have
+// measured, of today's pass, and of today's with the other choice for heads that share keys.
 #include "bench/attention_model.h"
 
 #include <fmt/core.h>

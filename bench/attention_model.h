@@ -1,6 +1,6 @@
-// A model of the time of attention's backward pass on Hopper (kernels/attention/attention_backward_hopper.cu): its
-// blocks in the order of their tickets on 132 processors, each block's visits of tiles of queries, and what it waits
-// for. Pure. The constants were fitted to eight rows of bench/results/h200.md, which it meets within 8 %
+// A model of the time of attention's backward pass on Hopper (kernels/attention/attention_backward_hopper.cu). It runs
+// the blocks in the order of their tickets on 132 processors; a block visits tiles of queries and waits for the blocks
+// before it. Pure. The constants were fitted to eight rows of bench/results/h200.md, which it meets within 8 %
 // (tests/pure/attention_model_test.cpp); bench_attention_model prints its times.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <queue>
 #include <vector>
 
-#include "kernels/attention/attention_order.h"
+#include "kernels/attention/hopper_grid.h"
 
 namespace megalith::bench {
 
@@ -24,7 +24,7 @@ struct AttentionModel {
 // What a pass does. In passes of earlier versions a head's sums of dq had one of `rooms`, which it got when the head
 // `rooms` before it was finished, and the last block of a tile rounded them, which took `rounding` visits.
 struct AttentionPass {
-  int64_t heads = 0, shared_heads = 0;  // of all sequences
+  int64_t heads = 0, shared_heads = 0;  // query heads and key-value heads of all sequences together
   bool apart = false;
   cuda::attention::HeadOrder order{};
   int64_t rooms = 0;  // 0: one for each head

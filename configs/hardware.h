@@ -21,7 +21,7 @@ struct HardwareConfig;  // configs/config.h
 
 enum class Topology { switched, host };  // any pair at full rate, or through the host's bus
 constexpr auto words_of(Topology) { return words("switch", "host"); }
-// own: Megalith's, of which there is a model on Hopper; elsewhere it is taken for another fused kernel.
+// own: Megalith's kernels, which have a model of their own on Hopper and are predicted as `fused` elsewhere.
 enum class AttentionKernel { own, fused, fused_softmax, unfused };
 constexpr auto words_of(AttentionKernel) { return words("own", "fused", "fused_softmax", "unfused"); }
 

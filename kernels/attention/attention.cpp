@@ -1,6 +1,6 @@
 #include "kernels/attention/attention.h"
 
-#include "kernels/attention/attention_order.h"
+#include "kernels/attention/hopper_grid.h"
 #include "kernels/tensor/check_args.h"
 
 namespace megalith {

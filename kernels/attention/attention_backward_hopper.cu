@@ -5,8 +5,8 @@
 // 64 of its queries.
 //
 // dq is summed over blocks in f32 in scratch memory, and rounded by a kernel of its own. The block on the diagonal
-// begins, and each other block adds its part in memory after the block with the keys behind its own: one order for all
-// sums, so every run gives the same bits. With the heads of a group apart (BackwardGrid), dk and dv are summed in the
+// begins. Each other block adds its part in memory after the block with the next keys. So all sums have one order, and
+// every run gives the same bits. With the heads of a group apart (BackwardGrid), dk and dv are summed in the
 // same way, in the order of the heads, and the block of the last one rounds. A block publishes in a flag how many parts
 // it has added, and looks at the flag that it follows only when it has a part to add. A block takes a ticket when it
 // starts, which says which keys it owns; so the block it waits for is already running, whatever order a GPU starts

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/attention_order.h"
+#include "kernels/attention/hopper_grid.h"
 #include "kernels/loops/device_cuda.h"
 
 namespace megalith::cuda::attention {

@@ -4,7 +4,7 @@
 #include <gtest/gtest-spi.h>
 
 #include "cases.h"
-#include "kernels/attention/attention_order.h"
+#include "kernels/attention/hopper_grid.h"
 #include "kernels/loss/cross_entropy.h"
 #include "tests/device/device.h"
 #include "tests/long_tests.h"

@@ -110,7 +110,7 @@ TEST(PtxFaults, OperandsSwapped) {
 TEST(PtxFaults, MissingBarriers) {
   const std::string barrier = "bar.sync\\s+0;", of_warp = "bar.warp.sync\\s+-1;", wait = "cp.async.wait_group \\d+;";
   for (const Planted& p : {forward_8, forward_9}) EXPECT_EQ(unnoticed(p, barrier), None());
-  // Two order what the blocks of heads apart add to each other's sums, which tests/simt looks at.
+  // Two barriers are for blocks of heads apart, which add to each other's sums. Only tests/simt checks such an order.
   EXPECT_EQ(unnoticed(backward_9, barrier).size(), 2);
   // Behind the loop one is there for warpgroups, in both kernels: of warps each reads its own rows only.
   EXPECT_EQ(unnoticed(backward_8, barrier).size(), 2);

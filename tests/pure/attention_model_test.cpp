@@ -1,5 +1,5 @@
-// The model of attention's backward pass on Hopper: that it meets what was measured, and that the kernel's choices are
-// those that it finds best.
+// The model of attention's backward pass on Hopper meets the measured times, and the kernel's choices are near the best
+// ones by this model.
 #include "bench/attention_model.h"
 
 #include <gtest/gtest.h>
@@ -46,8 +46,8 @@ TEST(AttentionModel, TheChoiceIsNearTheBest) {
   EXPECT_GT(together, 20);
 }
 
-// Every key tile of every owner has its block, a part that is waited for has a smaller ticket, so that it runs, and
-// the memory holds what the kernel indexes.
+// Every key tile of every owner has its block. A block waits only for blocks with smaller tickets, which therefore run.
+// The scratch memory has room for every index of the kernel.
 TEST(AttentionModel, WhatBlocksWaitForHasStarted) {
   for (int64_t members : {1, 4, 7, 8, 16})
     for (int64_t positions : {1, 128, 1000, 8192}) {

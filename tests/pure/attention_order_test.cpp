@@ -1,7 +1,7 @@
-// The order in which blocks of attention take the tiles of heads (kernels/attention/attention_order.h): each once, and
-// how much of a GPU's time the forward pass loses to processors that have nothing left to do, on a model of an H100:
-// 132 processors, each with one block at a time, a step for every tile of the other side, and one more for what a block
-// begins and ends with.
+// The order in which blocks of attention take the tiles of heads (kernels/attention/attention_order.h). Each tile is
+// taken once. A model of an H100 gives the share of its time in which processors have nothing left to do in the forward
+// pass: each of 132 processors has one block at a time, which takes a step for every tile of the other side, and one
+// more for its begin and end.
 #include "kernels/attention/attention_order.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/attention/attention_order.h"
+#include "kernels/attention/hopper_grid.h"
 #include "kernels/linear/gemm_cpu.h"
 #include "kernels/loops/loops_cpu.h"
 

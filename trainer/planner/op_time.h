@@ -5,7 +5,7 @@
 //   and for a short inner dimension, but no faster than its memory traffic. The model takes the best of a few tile
 //   sizes and splits of the inner dimension, as libraries do.
 // - Attention runs at a share of the GEMM rate that grows with the sequence, but no faster than its memory traffic. On
-//   Hopper, Megalith's takes the time of its blocks (kernels/attention/attention_order.h).
+//   Hopper, Megalith's takes the time of its blocks (kernels/attention/hopper_grid.h).
 //
 // On a CPU threads take the place of multiprocessors, and a product runs at the rate of the busiest thread
 // (kernels/linear/gemm_cpu.h). Each loop that threads share costs calibrated.fork (kernels/loops/loops_cpu.h).

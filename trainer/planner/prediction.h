@@ -19,7 +19,7 @@ int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_
 // Resolves `wanted` on these machines; never returns automatic.
 Device device_on(const Hardware& hardware, Device wanted);
 
-// Returns what a plan for these machines says of their GPUs.
+// Returns the Plan::chip of these machines' GPUs; {} if `device` is the CPU.
 cuda::Chip chip_of(const Hardware& hardware, Device device);
 
 // The part of a prediction that does not depend on the rates of the machines. A step of many microbatches is periodic
