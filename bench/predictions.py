@@ -17,14 +17,24 @@ TORCH_KERNELS = "torch_kernels"
 GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
-# GPUs, where it is measured, row, rate. Attention's backward pass without dropout on Hopper is bench_attention_model's; the
+# GPUs, where it is measured, row, rate. Attention without dropout on Hopper is bench_attention_model's; the
 # other rates of attention are ceilings of a model, which a ratio above 1 refutes; those of graphs are lower bounds. Steps are
 # those of `megalith plan` with hardware.profile=dgx_h100 or p5en.48xlarge and these shapes on one rank.
 PREDICTIONS = [
-    (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
-    (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),
-    (HOPPER, KERNELS, "attention_forward/B16 T1024 H16 D128/bf16", 490),
-    (HOPPER, KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 650),
+    (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 283),
+    (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 409),
+    (HOPPER, KERNELS, "attention_forward/B16 T1024 H16 D128/bf16", 351),
+    (HOPPER, KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 555),
+    (HOPPER, KERNELS, "attention_forward/B16 T1024 H18 D112/bf16", 326),
+    (HOPPER, KERNELS, "attention_forward/B4 T4096 H18 D112/bf16", 514),
+    (HOPPER, KERNELS, "attention_forward/124M/bf16", 231),
+    (HOPPER, KERNELS, "attention_forward/124M grouped/bf16", 278),
+    (HOPPER, KERNELS, "attention_forward/1558M/bf16", 227),
+    (HOPPER, KERNELS, "attention_forward/1558M grouped/bf16", 276),
+    (HOPPER, KERNELS, "attention_forward/B4 T2048 H32/8 D64/bf16", 359),
+    (HOPPER, KERNELS, "attention_forward/B1 T8192 H32/8 D128/bf16", 607),
+    (HOPPER, KERNELS, "attention_forward/B1 T8192 H28/4 D128/bf16", 631),
+    (HOPPER, KERNELS, "attention_forward/B1 T8192 H64/8 D128/bf16", 635),
     (HOPPER, KERNELS, "attention_backward/B16 T1024 H32 D64/bf16", 213),
     (HOPPER, KERNELS, "attention_backward/B4 T4096 H32 D64/bf16", 314),
     (HOPPER, KERNELS, "attention_backward/B16 T1024 H16 D128/bf16", 266),
@@ -52,12 +62,12 @@ PREDICTIONS = [
     ("A100", KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 240),
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H32 D64/bf16", 105),
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 130),
-    ("H100", STEPS, "gpt2-124m-bf16", 547823),
-    ("H100", STEPS, "gpt2-1558m-bf16", 41599),
-    ("H100", STEPS, "llama-1b-bf16", 53687),
-    ("H200", STEPS, "gpt2-124m-bf16", 574973),
-    ("H200", STEPS, "gpt2-1558m-bf16", 43920),
-    ("H200", STEPS, "llama-1b-bf16", 57017),
+    ("H100", STEPS, "gpt2-124m-bf16", 548684),
+    ("H100", STEPS, "gpt2-1558m-bf16", 41522),
+    ("H100", STEPS, "llama-1b-bf16", 53868),
+    ("H200", STEPS, "gpt2-124m-bf16", 575921),
+    ("H200", STEPS, "gpt2-1558m-bf16", 43834),
+    ("H200", STEPS, "llama-1b-bf16", 57221),
     (".", GRAPHS, "gpt2-124m-bf16", 1),
     (".", GRAPHS, "nanogpt-small-bf16", 1.5),
 ]

@@ -1,13 +1,13 @@
 // As attention_forward.cu, with warpgroup products: a block owns 128 queries of one head, a warpgroup 64 of them, and
-// visits the keys in tiles of 128, from the diagonal down. The warpgroups alternate, the second half a tile behind the
-// first: during one's softmax the other enqueues its next scores and its previous product of weights and values, so
-// that the tensor cores always have work. (Method: FlashAttention-3, arXiv:2407.08608, section 3.1; with named
-// barriers.)
+// visits the keys in tiles of 128, from the diagonal down. The warpgroups take turns at the tensor cores: in its turn a
+// warpgroup enqueues its next scores and the previous product of weights and values, and passes the turn on at once. It
+// computes its softmax while the products of the other run. (Method: FlashAttention-3, arXiv:2407.08608, section 3.1.)
 //
-// The turns are barriers of the block that all threads reach equally often, from one line, so that none waits in vain.
-// In its turn the first warpgroup begins to copy the keys of the next tile, the second the values of the tile whose
-// values it needs next. A buffer is overwritten only after both have waited, a barrier earlier, for the products that
-// read it. Keys have two buffers; values, which are used a turn later, have three.
+// A turn begins at a named barrier at which the warpgroup waits and the other one arrives when it has enqueued its own
+// products. After its products the first warpgroup begins to copy the next tile's keys, the second the next tile's
+// values. A warpgroup waits for its copies, and for its products, before its next turn; so whoever has the turn knows
+// that all copies begun two turns ago are there, and that the buffers read two turns ago are free. Keys and values have
+// three buffers each: one that is copied to and two that the products of both read.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_mask.h"
 #include "kernels/attention/attention_warpgroup_tiles.h"
@@ -15,22 +15,17 @@
 namespace megalith::cuda::attention {
 
 namespace {
-constexpr int threads = 2 * warpgroup_size, query_tile = 128;
-
-// Small heads take half the keys at a time, so that two blocks share a processor: the softmax of one, and its first and
-// last copies, overlap with the products of the other.
-constexpr int blocks_of(int D, bool dropped) { return D <= (dropped ? 64 : 80) ? 2 : 1; }
-constexpr int key_tile_of(int D, bool dropped) { return 128 / blocks_of(D, dropped); }
+constexpr int threads = 2 * warpgroup_size, query_tile = forward_tile;
 
 template <class Tiles, int key_tile>
-constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile);
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 6 * Tiles::bytes(key_tile);
 
 template <class E, int D, bool dropped>
-__global__ void __launch_bounds__(threads, blocks_of(D, dropped))
+__global__ void __launch_bounds__(threads, forward_sharing(D))
     forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, HeadOrder order, Heads s, Mask mask,
                    float scale) {
   using Tiles = WarpgroupTiles<E, D>;
-  constexpr int key_tile = key_tile_of(D, dropped), columns = key_tile / 8, depth = key_tile / 16;
+  constexpr int key_tile = forward_keys(D), columns = key_tile / 8, depth = key_tile / 16;
   const auto [head, own] = order.of(static_cast<int>(blockIdx.x));
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const HeadOffsets at(s, b, h);
@@ -41,8 +36,8 @@ __global__ void __launch_bounds__(threads, blocks_of(D, dropped))
   const int first = starts.of(own * query_tile) / key_tile, last = ((own + 1) * query_tile - 1) / key_tile;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
-  const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
-  const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 3) * key_bytes); };
+  const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 3 * key_bytes); };
+  const auto values = [](int i) { return shared_memory<E>(query_bytes + (3 + i % 3) * key_bytes); };
   const bool second = warpgroup_index() == 1;
   const auto copy_next = [&](int i) {  // each warpgroup copies one kind
     if (i >= first)
@@ -64,12 +59,13 @@ __global__ void __launch_bounds__(threads, blocks_of(D, dropped))
         drop<8>(scores[0], kept_bits(head_mask, mine, i * key_tile + part * 8), part);
     }
   };
-  const auto hand_over = [&] { sync_turn(); };
-  const auto arrive = [&] {
+  const int first_turn = 1, second_turn = 2;  // barriers
+  const auto publish_copies = [&] {
     copy_async_wait<0>();
     publish_shared();
-    hand_over();
   };
+  const auto await_turn = [&] { barrier_sync(second ? second_turn : first_turn, threads); };
+  const auto pass_turn = [&] { barrier_arrive(second ? first_turn : second_turn, threads); };
   const auto take_weights = [&] {  // the sums and their weights are complete
     Tiles::template wait<0>(sums);
     rescale_rows(sums[0], rescale);
@@ -80,34 +76,37 @@ __global__ void __launch_bounds__(threads, blocks_of(D, dropped))
   copy_tile<Tiles, D, key_tile, threads>(keys(last), k, at.stride, last * key_tile, T);
   copy_tile<Tiles, D, key_tile, threads>(values(last), v, at.stride, last * key_tile, T);
   copy_async_commit();
-  arrive();
-  if (second) hand_over();
+  publish_copies();
+  if (second) pass_turn();
+  await_turn();
   Tiles::begin(scores);
   Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(last));
   Tiles::commit();
+  pass_turn();
   copy_next(last - 1);
   Tiles::template wait<0>(scores);
-  hand_over();
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
     take_weights();  // placed here, since ptxas would otherwise wait before the softmax
-    arrive();
+    publish_copies();
+    await_turn();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
     Tiles::commit();
     Tiles::template multiply_weights<key_tile>(sums, weights, values(i + 1));
     Tiles::commit();
-    copy_next(i - 1);  // while the products run
+    pass_turn();
+    copy_next(i - 1);
     Tiles::template wait<1>(scores);
-    hand_over();
     softmax(i);
   }
-  take_weights();  // all copies arrived a turn ago
+  take_weights();
+  await_turn();  // all copies were published a turn ago
   Tiles::begin(sums, weights);
   Tiles::template multiply_weights<key_tile>(sums, weights, values(first));
   Tiles::commit();
+  if (!second) pass_turn();
   Tiles::template wait<0>(sums);
-  if (!second) hand_over();
   finish_rows<Tiles, D, query_tile>(out, lse, at, mine, T, sums[0], top, sum, scale, mask.scale, queries, row);
 }
 }  // namespace
@@ -116,11 +115,10 @@ void hopper_forward(Queue queue, const AttentionForward& op) {
   const HeadOrder order = order_of(op.dims, query_tile, heads_in_l2(op.dims.T, op.dims.D));
   with_constants(op.qkv.dtype(), op.dims, op.dropout, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(
-        queue,
-        {op.name, blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>, key_tile_of(D, dropped)>},
-        forward_kernel<E, D, dropped>, op.out.data<E>(), op.lse.data<float>(), op.qkv.data<E>(), pointer_to(op.starts),
-        order, heads_of(op.dims), mask_of(op.dropout), scale_of(op.dims));
+    launch(queue,
+           {op.name, blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>, forward_keys(D)>},
+           forward_kernel<E, D, dropped>, op.out.data<E>(), op.lse.data<float>(), op.qkv.data<E>(),
+           pointer_to(op.starts), order, heads_of(op.dims), mask_of(op.dropout), scale_of(op.dims));
   });
 }
 

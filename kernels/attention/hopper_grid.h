@@ -2,8 +2,8 @@
 // passes take about (attention_forward_hopper.cu, attention_backward_hopper.cu). All functions are pure; launches,
 // plans and predictions read the same ones.
 //
-// Times are in visits: a visit is a block's work on one tile of the other side. The constants were fitted to
-// bench/results/h200.md, those of the backward pass with bench/attention_model.h.
+// A visit is a block's work on one tile of the other side. Times are those of an H100 or an H200. Their constants come
+// from bench/results/h200.md by the models in bench/attention_forward_model.h and bench/attention_backward_model.h.
 #pragma once
 
 #include "kernels/attention/attention_order.h"
@@ -12,6 +12,41 @@ namespace megalith::cuda::attention {
 
 // Returns whether there are kernels with tiles for heads of this size, in 16 bits; plain kernels serve the rest.
 constexpr bool has_tiles(int64_t size) { return size % 16 == 0 && size >= 64 && size <= 128; }
+
+constexpr double processors = 132;
+
+// --- The forward pass. heads and shared_heads, the key-value heads, are those of all sequences; size is a head's.
+
+constexpr int forward_tile = 128;  // queries of a block
+// Small heads take half the keys at a time, so that two blocks share a processor: the softmax of one, and its first and
+// last copies, overlap with the products of the other.
+constexpr int forward_sharing(int64_t size) { return size <= 64 ? 2 : 1; }
+constexpr int forward_keys(int64_t size) { return 128 / forward_sharing(size); }
+
+// Returns the microseconds of a visit of 128 queries and 128 keys, when a processor has all the blocks it can have.
+constexpr double forward_visit_us(int64_t size) {
+  return size <= 64 ? 1.14 : 1.29 + 0.32 * static_cast<double>(size - 64) / 64;
+}
+constexpr double forward_begin_us = 3.5;  // a block's first copies and its rounding
+// Returns the microseconds of a launch and of the copies that nothing hides: the keys and values of the first heads
+// come from memory at 1 TB/s.
+constexpr double forward_start_us(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
+  const int64_t tiles = (positions + forward_tile - 1) / forward_tile;
+  const int64_t first = head_order(heads, tiles, heads_in_l2(positions, size)).at_once;
+  return 4 + static_cast<double>(first) * static_cast<double>(shared_heads) / static_cast<double>(heads) *
+                 static_cast<double>(positions * size * 4) / 1e6;
+}
+// Returns about how many microseconds the pass takes: an even share of all blocks and half of a short block, which come
+// last, or the longest block.
+constexpr double forward_us(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
+  const auto tiles = static_cast<double>((positions + forward_tile - 1) / forward_tile);
+  const double visit = forward_visit_us(size) * forward_sharing(size);
+  const double share = static_cast<double>(heads) * tiles / (processors * forward_sharing(size));
+  const double even = share * (forward_begin_us + visit * (tiles + 1) / 2) + 0.5 * (forward_begin_us + visit);
+  return forward_start_us(heads, shared_heads, positions, size) + std::max(even, forward_begin_us + visit * tiles);
+}
+
+// --- The backward pass.
 
 constexpr int backward_tile = 128;
 
@@ -29,25 +64,13 @@ struct BackwardGrid {
   int32_t* flags_in(float* scratch) const { return reinterpret_cast<int32_t*>(scratch + dq + dkv); }
 };
 
-// Returns the microseconds of a visit on an H100 or H200.
-constexpr double visit_us(int64_t size, bool backward) {
-  const double of_64 = backward ? 3.6 : 1.22, of_128 = backward ? 5.5 : 1.8;
-  return of_64 + (of_128 - of_64) * static_cast<double>(size - 64) / 64;
-}
-constexpr double processors = 132;
-
-// Returns about how many visits pass until the last block of the forward pass ends.
-constexpr double forward_visits(int64_t heads, int64_t positions) {
-  constexpr double begin = 2.2;
-  const double tiles = static_cast<double>((positions + 127) / 128), blocks = static_cast<double>(heads) * tiles;
-  return blocks * ((tiles + 1) / 2 + begin) / processors + tiles;
-}
-
+// Returns the microseconds of a visit of 128 keys and 128 queries.
+constexpr double backward_visit_us(int64_t size) { return size <= 64 ? 3.6 : 5.5; }
 // The visits that a block's begin and end take, and adding dk and dv to the sums of other heads.
 constexpr double backward_begin = 2.0, backward_join = 0.6;
 
-// Returns the same for the backward pass: an even share of all visits, and the idle time while the longest blocks,
-// which come last, end.
+// Returns about how many visits pass until the last block ends: an even share of all visits, and the idle time while
+// the longest blocks, which come last, end.
 constexpr double backward_visits(int64_t heads, int64_t shared_heads, int64_t tiles, bool apart) {
   constexpr double idle = 0.48;
   const int64_t members = heads / shared_heads, each_has = apart ? 1 : members, owners = heads / each_has;

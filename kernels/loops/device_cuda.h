@@ -6,7 +6,9 @@
 //   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
 //   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
-//                sync_turn(): sync_threads() for warps that come to it in different branches, as those that take turns
+//                barrier_sync(id, threads), barrier_arrive(id, threads): a barrier, 1 to 15, is complete when so many
+//                threads, in whole warps, have come to it, from whatever line. Those that sync wait for this, and see
+//                what all did before they came; those that arrive go on at once (PTX ISA, bar.sync and bar.arrive)
 //   votes        ballot(p, mask), any(p, mask)
 //   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask); v of 4 or 8 bytes
 //   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16

@@ -55,9 +55,12 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 __device__ inline void sync_threads() { __syncthreads(); }
-// __syncthreads() would let the compiler assume that all warps take one branch. PTX's barrier counts warps, whatever
-// branch they take (PTX ISA, barrier).
-__device__ inline void sync_turn() { asm volatile("bar.sync 0;" ::: "memory"); }
+__device__ inline void barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+__device__ inline void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
 __device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); }
 
 __device__ inline unsigned ballot(bool p, unsigned mask = full_mask) { return __ballot_sync(mask, p); }

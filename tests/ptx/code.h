@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   aligned,  // by all lanes of the warp
   group,    // by all threads of the warpgroup
   barrier,  // by all threads of the block
+  named,    // by all lanes of the warp, which then may wait for others
 };
 enum class Space : uint8_t { none, generic, global, shared, local, param };
 

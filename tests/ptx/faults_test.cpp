@@ -109,7 +109,9 @@ TEST(PtxFaults, OperandsSwapped) {
 
 TEST(PtxFaults, MissingBarriers) {
   const std::string barrier = "bar.sync\\s+0;", of_warp = "bar.warp.sync\\s+-1;", wait = "cp.async.wait_group \\d+;";
-  for (const Planted& p : {forward_8, forward_9}) EXPECT_EQ(unnoticed(p, barrier), None());
+  EXPECT_EQ(unnoticed(forward_8, barrier), None());
+  for (const char* turn : {"bar.sync\\s+%r\\d+, %r\\d+;", "bar.arrive\\s+%r\\d+, %r\\d+;"})
+    EXPECT_EQ(unnoticed(forward_9, turn), None());
   // Two barriers are for blocks of heads apart, which add to each other's sums. Only tests/simt checks such an order.
   EXPECT_EQ(unnoticed(backward_9, barrier).size(), 2);
   // Behind the loop one is there for warpgroups, in both kernels: of warps each reads its own rows only.

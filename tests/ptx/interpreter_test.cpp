@@ -164,6 +164,29 @@ TEST(PtxInterpreter, WhatLanesAndThreadsDoWrong) {
   expect_error("", "512 threads a block, and it is compiled for 256", {.threads = 512});
 }
 
+// Warp 0 writes at %r3 and arrives; warp 1 waits and reads.
+TEST(PtxInterpreter, WarpsMeetAtNamedBarriers) {
+  const Launch two{.threads = 64, .shared = 256};
+  const std::string begin =
+      "mov.u32 %r9, 0; shr.u32 %r5, %r0, 5; setp.eq.u32 %p1, %r5, 1; and.b32 %r6, %r0, 31; setp.eq.u32 %p2, %r6, 0; "
+      "@%p1 bra $one;";
+  const auto turns = [&](const std::string& zero, const std::string& one) {
+    return begin + zero + " bra.uni $end; $one: " + one + " $end: st.global.u32 [%rd1], %r9;";
+  };
+  const std::string write = "@%p2 st.shared.u32 [%r3], 7; ", read = "ld.shared.u32 %r9, [%r3]; ",
+                    arrive = "bar.arrive 1, 64; ", wait = "bar.sync 1, 64; ";
+  const std::vector<uint32_t> found = run(turns(write + arrive, wait + read), two);
+  for (size_t i = 0; i < 64; i++) EXPECT_EQ(found[i], i / 32 * 7);
+  expect_error(turns(arrive + write, wait + read), "which thread 0 wrote with no barrier between", two);
+  expect_error(turns(write + arrive, read + wait), "which thread 0 wrote with no barrier between", two);
+  expect_error(turns(write, wait + read), "warp 1 waits at a named barrier", two);
+  expect_error(turns(write + arrive, ""), "32 of 64 threads have come to barrier 1", two);
+  expect_error(turns(write + arrive, "bar.sync 1, 96;"), "barrier 1 of 96 threads", two);
+  expect_error(turns(write + arrive, "bar.sync 1, 32;"), "to which others came for 64", two);
+  expect_error(turns(write + arrive, "bar.sync %r6, 64;"), "lanes of a warp come to different barriers", two);
+  expect_error(turns(write + arrive, "@%p2 bar.sync 1, 64;"), "wait for others of their warp", two);
+}
+
 TEST(PtxInterpreter, MemoryIsWatched) {
   const Launch shared{.threads = 64, .shared = 256};
   expect_error("ld.global.u32 %r9, [%rd1];", "which nobody has written");

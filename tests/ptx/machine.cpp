@@ -10,6 +10,7 @@ namespace {
 const char* describe(Warp::State s) {
   switch (s) {
     case Warp::State::at_barrier: return "waits at a barrier";
+    case Warp::State::at_named_barrier: return "waits at a named barrier";
     case Warp::State::at_group: return "waits at an instruction of its warpgroup";
     case Warp::State::ended: return "has ended";
     default: return "goes on";
@@ -109,6 +110,13 @@ void Warp::advance() {
         break;
       }
       waiting &= ~need;
+      if (kind == Kind::named) {
+        set_pc(all_lanes, at);
+        execute(i, all_lanes);
+        if (state == State::at_named_barrier) return;
+        set_pc(all_lanes, ++at);
+        continue;
+      }
       if (kind == Kind::group || kind == Kind::barrier) {
         CHECK(kind == Kind::group || i.numbers[0] == 0, "barrier {}; known is 0", i.numbers[0]);
         state = kind == Kind::group ? State::at_group : State::at_barrier;
@@ -149,6 +157,7 @@ Block::Block(const Kernel& k, const simt::Grid& g) : kernel(k), code(*k.code), g
     warps[n].local.resize(static_cast<size_t>(code.local_bytes) * warp_size);
   }
   fences.resize(num_warps * warp_size);
+  CHECK(num_warps <= simt::WarpClocks::max_warps, "{}: {} threads a block", k.name, threads);
 }
 
 void Block::run(dim3 block_index) {
@@ -156,14 +165,14 @@ void Block::run(dim3 block_index) {
   barriers = 1;
   std::fill(shared.begin(), shared.end(), '\xff');
   cells.assign(shared.size() / cell_bytes + 1, {});
-  std::fill(fences.begin(), fences.end(), 0);
-  fences_at_barrier = fences;
+  clocks.begin(static_cast<int>(warps.size()));
+  for (std::vector<uint32_t>& times : fences) times.clear();
   acquired.clear();
   warpgroups.assign((warps.size() + group_warps - 1) / group_warps, {});
   for (Warp& w : warps) {
     w.state = Warp::State::ready;
     w.alive = all_lanes;
-    w.waiting = w.syncs = w.now = w.fenced = 0;
+    w.waiting = w.now = w.fenced = 0;
     w.pc.fill(0);
     w.copies.clear();
     w.copy_groups.fill(0);
@@ -221,7 +230,11 @@ void Block::run(dim3 block_index) {
     const auto all_are = [&](Warp::State s) {
       return std::all_of(warps.begin(), warps.end(), [&](const Warp& w) { return w.state == s; });
     };
-    if (all_are(Warp::State::ended)) return;
+    if (all_are(Warp::State::ended)) {
+      const std::string left = clocks.unfinished();
+      CHECK(left.empty(), "kernel {}, block ({}, {}, {}): {}", kernel.name, index.x, index.y, index.z, left);
+      return;
+    }
     if (went_on) continue;
     if (!all_are(Warp::State::at_barrier)) {
       std::string states;
@@ -234,11 +247,25 @@ void Block::run(dim3 block_index) {
            index.z, states);
     }
     barriers++;
-    fences_at_barrier = fences;
+    clocks.sync_all();
     for (Warp& w : warps) {
       w.state = Warp::State::ready;
       for (int& pc : w.pc) pc++;
     }
+  }
+}
+
+void Block::come_to_barrier(Warp& w, const Instruction& i, bool waits) {
+  const auto id = w.get<int32_t>(i, 0, 0), threads = w.get<int32_t>(i, 1, 0);
+  for (int lane = 1; lane < warp_size; lane++)
+    CHECK(w.get<int32_t>(i, 0, lane) == id && w.get<int32_t>(i, 1, lane) == threads,
+          "lanes of a warp come to different barriers");
+  if (waits) w.state = Warp::State::at_named_barrier;
+  for (uint32_t on = clocks.come(id, threads, w.index, waits); on; on &= on - 1) {
+    Warp& waited = warps[static_cast<size_t>(std::countr_zero(on))];
+    waited.state = Warp::State::ready;
+    if (&waited != &w)
+      for (int& pc : waited.pc) pc++;
   }
 }
 

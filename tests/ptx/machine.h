@@ -12,6 +12,7 @@
 
 #include "kernels/system/check.h"
 #include "tests/ptx/code.h"
+#include "tests/simt/warp_clocks.h"
 
 namespace megalith::ptx {
 
@@ -55,9 +56,9 @@ void each_lane(uint32_t lanes, F&& f) {
 // Two bytes of shared memory: who wrote and who read them last, and when.
 struct Cell {
   struct Stamp {
-    uint32_t barriers = 0;           // of the block so far, from 1 on; 0: never
-    uint32_t syncs = 0;              // of the thread's warp so far
-    int16_t thread = -1, warp = -1;  // -1: several
+    uint32_t time = 0;    // of the block's clocks; 0: never
+    uint32_t warps = 0;   // a bit each
+    int16_t thread = -1;  // -1: several
   };
   Stamp write, read;
   uint32_t fences = 0;     // fence.proxy.async so far of who wrote
@@ -78,12 +79,11 @@ struct Warp {
   uint32_t* registers = nullptr;
   std::vector<char> local;  // of each lane
 
-  enum class State { ready, at_barrier, at_group, ended } state = State::ready;
+  enum class State { ready, at_barrier, at_named_barrier, at_group, ended } state = State::ready;
   uint32_t alive = 0, waiting = 0;  // lanes; those that wait at a warp-wide instruction
   std::array<int, warp_size> pc{};
   int at = 0;          // of the lanes that go on
   uint32_t carry = 0;  // CC.CF
-  uint32_t syncs = 0;
   std::array<int, warp_size> copy_groups{};
   std::vector<Copy> copies;
   // Kernels with wgmma have here when each register was last touched, and when the last wgmma.fence was.
@@ -124,8 +124,8 @@ struct Product {
   void (*finish)(Block&, Warp* four, const Product&) = nullptr;
   std::vector<float> (*take)(Warp* four, const Instruction&) = nullptr;  // the sums, leaving NaN
   int group = 0;
-  uint32_t barriers = 0;         // when it was enqueued
-  uint64_t left = 0, right = 0;  // descriptors
+  simt::WarpClocks::Row known{};  // to all its warps, when it was enqueued
+  uint64_t left = 0, right = 0;   // descriptors
   bool add = false;
   std::vector<float> sums;  // as they were, thread after thread; empty: as the product before leaves them
 };
@@ -141,8 +141,9 @@ struct Block {
   std::vector<Cell> cells;
   std::vector<Warp> warps;
   std::unique_ptr<uint32_t, decltype(&std::free)> registers{nullptr, std::free};
-  uint32_t barriers = 1;
-  std::vector<uint32_t> fences, fences_at_barrier;                  // fence.proxy.async of each thread
+  simt::WarpClocks clocks;
+  uint32_t barriers = 1;                                            // bar.sync 0 so far
+  std::vector<std::vector<uint32_t>> fences;                        // times of fence.proxy.async of each thread
   std::map<std::pair<const Instruction*, int>, uint32_t> acquired;  // by thread: `barriers` when it last looked
   struct Warpgroup {
     int committed = 0;
@@ -157,8 +158,10 @@ struct Block {
   char* access(Warp& w, int lane, Space space, uint64_t address, int bytes, bool write);
   char* shared_access(Warp& w, int lane, uint64_t address, int64_t bytes, bool write);
   void finish_copies(Warp& w, int lane, int but);
-  // Bytes that a product reads; `since`: when it was enqueued.
-  const char* read_by_product(uint64_t address, int64_t bytes, uint32_t since);
+  // A warp comes to a named barrier; those that it completes go on.
+  void come_to_barrier(Warp& w, const Instruction& i, bool waits);
+  // Bytes that a product of these warps reads, which knew this when it was enqueued.
+  const char* read_by_product(uint64_t address, int64_t bytes, const simt::WarpClocks::Row& known, uint32_t warps);
 };
 
 }  // namespace megalith::ptx

@@ -98,19 +98,22 @@ struct Multiply {
   static constexpr int num_sums = n / 2, left_at = num_sums, right_at = left_at + (in_registers ? 4 : 1),
                        add_at = right_at + 1, rows = 16 * group_warps, threads = warp_size * group_warps;
 
+  using Known = simt::WarpClocks::Row;
+
   static Warp* warps_of(Warp& w) { return &w.block->warps[static_cast<size_t>(w.index / group_warps * group_warps)]; }
   static bool along_m(const Instruction& i) { return !in_registers && i.numbers[2] != 0; }
   static bool along_n(const Instruction& i) { return i.numbers[in_registers ? 2 : 3] != 0; }
 
   // A factor's elements by k and row or column; with its reads checked.
-  static void read(Block& b, uint64_t bits, int count, bool along, uint32_t since, float* to) {
+  static void read(Block& b, const Warp& of, uint64_t bits, int count, bool along, const Known& known, float* to) {
+    const uint32_t warps = 0xfu << of.index / group_warps * group_warps;
     const Descriptor d = described(bits);
     CHECK(d.start % 128 <= (along ? 0 : 128 - 2 * depth), "a matrix at byte {} of shared memory, which leaves its rows",
           d.start);
     for (int k = 0; k < depth; k += along ? 1 : 8)
       for (int c = 0; c < count; c += along ? 8 : 1) {
         uint16_t eight[8];
-        std::memcpy(eight, b.read_by_product(address_of(d, k, c, along), 16, since), 16);
+        std::memcpy(eight, b.read_by_product(address_of(d, k, c, along), 16, known, warps), 16);
         for (int e = 0; e < 8 && to; e++) to[along ? k * count + c + e : (k + e) * count + c] = number<half>(eight[e]);
       }
   }
@@ -133,11 +136,11 @@ struct Multiply {
               .finish = finish,
               .take = take,
               .group = group.committed,
-              .barriers = b.barriers,
+              .known = b.clocks.common_row(w->index, group_warps),
               .sums = {}};
     p.right = same(right_at);
-    read(b, p.right, n, along_n(i), b.barriers, nullptr);
-    if (!in_registers) read(b, p.left = same(left_at), rows, along_m(i), b.barriers, nullptr);
+    read(b, of, p.right, n, along_n(i), p.known, nullptr);
+    if (!in_registers) read(b, of, p.left = same(left_at), rows, along_m(i), p.known, nullptr);
     p.add = w->predicate(i, add_at) & 1;
     for (int k = 0; k < group_warps; k++) {
       CHECK(w[k].predicate(i, add_at) == (p.add ? all_lanes : 0),
@@ -168,11 +171,11 @@ struct Multiply {
     if (in_registers) {
       for (int k = 0; k < group_warps; k++) left_fragments<half>(w[k], i, left_at, left + 16 * k);
     } else {
-      read(b, p.left, rows, along_m(i), p.barriers, by_k);
+      read(b, *w, p.left, rows, along_m(i), p.known, by_k);
       for (int row = 0; row < rows; row++)
         for (int k = 0; k < depth; k++) left[row][k] = by_k[k * rows + row];
     }
-    read(b, p.right, n, along_n(i), p.barriers, right);
+    read(b, *w, p.right, n, along_n(i), p.known, right);
     std::memset(product, 0, sizeof(product));
     for (int row = 0; row < rows; row++)
       for (int k = 0; k < depth; k++)

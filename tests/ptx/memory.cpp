@@ -10,10 +10,11 @@ namespace megalith::ptx {
 
 namespace {
 constexpr uint32_t unwritten = 0;
+using simt::WarpClocks;
 
 // Whether what was done then is ordered before what this thread does now.
 bool ordered(const Cell::Stamp& s, const Block& b, const Warp& w, int lane) {
-  return s.barriers < b.barriers || s.thread == w.thread(lane) || (s.warp == w.index && s.syncs < w.syncs);
+  return s.time == unwritten || s.thread == w.thread(lane) || WarpClocks::knows(b.clocks.row(w.index), s.warps, s.time);
 }
 std::string by(const Cell::Stamp& s) { return s.thread < 0 ? "others" : fmt::format("thread {}", s.thread); }
 
@@ -31,16 +32,13 @@ void check_bounds(const Block& b, uint64_t address, int64_t bytes, const char* d
 
 char* Block::shared_access(Warp& w, int lane, uint64_t address, int64_t bytes, bool write) {
   check_bounds(*this, address, bytes, write ? "writes" : "reads");
-  const Cell::Stamp now{.barriers = barriers,
-                        .syncs = w.syncs,
-                        .thread = static_cast<int16_t>(w.thread(lane)),
-                        .warp = static_cast<int16_t>(w.index)};
+  const Cell::Stamp now{.time = clocks.now(), .warps = 1u << w.index, .thread = static_cast<int16_t>(w.thread(lane))};
   for (uint64_t p = address / cell_bytes; p * cell_bytes < address + static_cast<uint64_t>(bytes); p++) {
     Cell& c = cells[p];
     if (!write) {
       CHECK(!c.under_way, "lane {} reads byte {} of shared memory, whose cp.async nobody waited for", lane,
             p * cell_bytes);
-      CHECK(c.write.barriers != unwritten,
+      CHECK(c.write.time != unwritten,
             "lane {} reads byte {} of shared memory, which no thread of the block has written", lane, p * cell_bytes);
     }
     CHECK(ordered(c.write, *this, w, lane),
@@ -51,34 +49,34 @@ char* Block::shared_access(Warp& w, int lane, uint64_t address, int64_t bytes, b
             "race: lane {} writes byte {} of shared memory, which {} read with no barrier between", lane,
             p * cell_bytes, by(c.read));
       c.write = now;
-      c.fences = fences[static_cast<size_t>(w.thread(lane))];
+      c.fences = static_cast<uint32_t>(fences[static_cast<size_t>(w.thread(lane))].size());
       c.under_way = false;
     } else {
-      const bool join = c.read.barriers == barriers && !ordered(c.read, *this, w, lane);
-      const int16_t warp_of_both = c.read.warp == now.warp ? now.warp : int16_t{-1};
+      const Cell::Stamp before = c.read;
       c.read = now;
-      if (join) c.read.thread = -1, c.read.warp = warp_of_both;
+      if (!ordered(before, *this, w, lane)) c.read.thread = -1, c.read.warps |= before.warps;
     }
   }
   return shared.data() + address;
 }
 
-const char* Block::read_by_product(uint64_t address, int64_t bytes, uint32_t since) {
+const char* Block::read_by_product(uint64_t address, int64_t bytes, const WarpClocks::Row& known, uint32_t warps_) {
   check_bounds(*this, address, bytes, "a product reads");
   for (uint64_t p = address / cell_bytes; p * cell_bytes < address + static_cast<uint64_t>(bytes); p++) {
     Cell& c = cells[p];
-    CHECK(c.write.barriers != unwritten && !c.under_way,
+    CHECK(c.write.time != unwritten && !c.under_way,
           "a product reads byte {} of shared memory, which nobody has written, or whose cp.async nobody waited for",
           p * cell_bytes);
-    CHECK(c.write.barriers < since,
+    CHECK(WarpClocks::knows(known, c.write.warps, c.write.time),
           "a product reads byte {} of shared memory, which thread {} wrote with no barrier between", p * cell_bytes,
           c.write.thread);
     // The fence counts where it stands in front of a barrier that comes before the product.
-    CHECK(c.fences < fences_at_barrier.at(static_cast<size_t>(c.write.thread)),
+    const std::vector<uint32_t>& times = fences[static_cast<size_t>(c.write.thread)];
+    CHECK(c.fences < times.size() && WarpClocks::knows(known, c.write.warps, times[c.fences]),
           "a product reads byte {} of shared memory, with no fence.proxy.async of thread {} between its write and the "
           "barrier",
           p * cell_bytes, c.write.thread);
-    c.read = {.barriers = barriers};
+    c.read = {.time = clocks.now(), .warps = warps_};
   }
   return shared.data() + address;
 }
@@ -210,9 +208,14 @@ void copy_wait(Warp& w, const Instruction& i, uint32_t lanes) {
   each_lane(lanes, [&](int lane) { w.block->finish_copies(w, lane, static_cast<int>(i.numbers[0])); });
 }
 
-void sync_warp(Warp& w, const Instruction&, uint32_t) { w.syncs++; }
+void sync_warp(Warp& w, const Instruction&, uint32_t) { w.block->clocks.sync_warp(w.index); }
+template <bool waits>
+void come_to_barrier(Warp& w, const Instruction& i, uint32_t) {
+  w.block->come_to_barrier(w, i, waits);
+}
 void fence_proxy(Warp& w, const Instruction&, uint32_t lanes) {
-  each_lane(lanes, [&](int lane) { w.block->fences[static_cast<size_t>(w.thread(lane))]++; });
+  Block& b = *w.block;
+  each_lane(lanes, [&](int lane) { b.fences[static_cast<size_t>(w.thread(lane))].push_back(b.clocks.now()); });
 }
 template <uint64_t window, int sign>
 void to_generic(Warp& w, const Instruction& i, uint32_t lanes) {
@@ -254,6 +257,8 @@ void add_memory(Operations& all) {
   all.emplace("cp.async.wait_group", Operation{"n", copy_wait});
   all.emplace("bar.warp.sync", Operation{"w", sync_warp, Kind::masked});
   all.emplace("bar.sync", Operation{"n", nullptr, Kind::barrier});
+  all.emplace("bar.sync", Operation{"ww", come_to_barrier<true>, Kind::named});
+  all.emplace("bar.arrive", Operation{"ww", come_to_barrier<false>, Kind::named});
   all.emplace("fence.proxy.async.shared::cta", Operation{"", fence_proxy});
   all.emplace("cvta.to.global.u64", Operation{"l=l", to_generic<0, -1>});
   all.emplace("cvta.global.u64", Operation{"l=l", to_generic<0, 1>});

@@ -68,7 +68,12 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 inline void sync_threads(Where where = Where::current()) { simt::barrier(where); }
-inline void sync_turn(Where where = Where::current()) { simt::barrier(where); }
+inline void barrier_sync(int id, int threads, Where where = Where::current()) {
+  simt::named_barrier(id, threads, true, where);
+}
+inline void barrier_arrive(int id, int threads, Where where = Where::current()) {
+  simt::named_barrier(id, threads, false, where);
+}
 inline void sync_warp(unsigned mask = full_mask, Where where = Where::current()) {
   simt::meet(
       "sync_warp", mask, &mask, [](void* const*) { simt::order_warp(); }, where);

@@ -134,6 +134,43 @@ __global__ void warp_order(float* y, const float* x, int) {
   sync_warp();
   y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x ^ 31];
 }
+// Warp 0 hands a row to warp 1 at barrier 1, and gets its place back at barrier 2 for another one.
+enum class Turns {
+  right,
+  handed_before_it_is_written,
+  read_before_the_turn,
+  overwritten_before_the_turn,
+  never_handed,
+  handed_twice,
+  other_number,
+  no_whole_warps,
+  barrier_zero
+};
+template <Turns how>
+__global__ void turns(float* y, const float* x, int) {
+  __shared__ float row[32];
+  const int lane = lane_index();
+  const auto y_of_lane = [&](int part) -> float& { return y[blockIdx.x * 64 + part * 32 + lane]; };
+  if (warp_index() == 0) row[lane] = 0;
+  sync_threads();
+  if (warp_index() == 0) {
+    if (how == Turns::handed_before_it_is_written) barrier_arrive(1, 64);
+    row[lane] = x[lane];
+    if (how == Turns::handed_twice) barrier_arrive(3, 64);
+    if (how == Turns::no_whole_warps) barrier_arrive(1, 63);
+    if (how == Turns::barrier_zero) barrier_arrive(0, 64);
+    if (how != Turns::handed_before_it_is_written && how != Turns::never_handed) barrier_arrive(1, 64);
+    if (how != Turns::overwritten_before_the_turn) barrier_sync(2, 64);
+    row[lane] = x[32 + lane];
+    sync_warp();
+    y_of_lane(1) = row[31 - lane];
+  } else {
+    if (how != Turns::read_before_the_turn) barrier_sync(1, how == Turns::other_number ? 32 : 64);
+    y_of_lane(0) = row[31 - lane];
+    if (how == Turns::read_before_the_turn) barrier_sync(1, 64);
+    if (how != Turns::overwritten_before_the_turn) barrier_arrive(2, 64);
+  }
+}
 __global__ void misaligned(float* y, const float* x, int n) { store(y + 4 * threadIdx.x, load<4>(x + n)); }
 __global__ void early_async(float* y, const float* x, int) {
   float* room = shared_memory<float>();
@@ -234,6 +271,15 @@ const Planted all[] = {
     PLANTED(handed_on_by_tickets, 0),
     PLANTED(counted_from_within, 0),
     PLANTED(warp_order, 0),
+    {"turns", turns<Turns::right>},
+    {"handed_before_it_is_written", turns<Turns::handed_before_it_is_written>},
+    {"read_before_the_turn", turns<Turns::read_before_the_turn>},
+    {"overwritten_before_the_turn", turns<Turns::overwritten_before_the_turn>},
+    {"never_handed", turns<Turns::never_handed>},
+    {"handed_twice", turns<Turns::handed_twice>},
+    {"other_number", turns<Turns::other_number>},
+    {"no_whole_warps", turns<Turns::no_whole_warps>},
+    {"barrier_zero", turns<Turns::barrier_zero>},
     PLANTED(misaligned, 0, 1),
     PLANTED(early_async, 256),
     PLANTED(async, 256),

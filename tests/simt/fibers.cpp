@@ -2,6 +2,7 @@
 #include <ucontext.h>
 
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -14,6 +15,7 @@
 namespace megalith::simt {
 
 Running running;
+WarpClocks clocks;
 
 namespace {
 constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
@@ -25,7 +27,7 @@ constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 using JumpPoint = std::array<void*, 5>;
 [[noreturn, gnu::noinline]] void jump(JumpPoint& to) { __builtin_longjmp(to.data(), 1); }
 
-enum class State { ready, at_barrier, at_meeting, ended };
+enum class State { ready, at_barrier, at_named_barrier, at_meeting, ended };
 
 struct Fiber {
   State state = State::ended;
@@ -34,6 +36,7 @@ struct Fiber {
   Where where;
   const char* operation = nullptr;
   int group = warp_size;  // of threads that meet
+  int barrier = 0;        // the named one
   unsigned mask = 0;      // of each of its warps
   void* mine = nullptr;
   JumpPoint at;
@@ -56,8 +59,7 @@ struct Machine {
   dim3 block;
   const std::function<void()>* thread = nullptr;
   int threads = 0;
-  uint32_t number = 1, first = 0, barrier = 0;  // 1 is the host
-  std::array<uint32_t, max_threads / warp_size> order{};
+  uint32_t number = 1, first = 0;  // 1 is the host
   std::string fault;
   Counters counters;
   JumpPoint scheduler;
@@ -87,6 +89,9 @@ std::string about(int thread, const std::string& what) {
 std::string doing(const Fiber& f) {
   switch (f.state) {
     case State::at_barrier: return "waits at sync_threads, " + place(f.where);
+    case State::at_named_barrier:
+      return fmt::format("waits at barrier {}, {}, to which {} of {} threads have come", f.barrier, place(f.where),
+                         clocks.arrived(f.barrier), clocks.expected(f.barrier));
     case State::at_meeting: return fmt::format("is at {} of mask {:#x}, {}", f.operation, f.mask, place(f.where));
     default: return "has ended";
   }
@@ -119,8 +124,7 @@ void fiber_main() {
   running = {.thread = i,
              .actor = {.block = m.number,
                        .first = m.first,
-                       .barrier = m.barrier,
-                       .order = m.order[static_cast<size_t>(warp)],
+                       .knows = &clocks.row(warp),
                        .thread = static_cast<uint16_t>(i),
                        .warp = static_cast<uint16_t>(warp)},
              .index = f.index};
@@ -172,6 +176,8 @@ void release_barrier_or_fault() {
                                         place(f.where), k, doing(other))));
     }
   }
+  for (int i = 0; i < m.threads; i++)
+    if (fiber(i).state == State::at_named_barrier) FAIL("{}", about(i, doing(fiber(i))));
   const Fiber* waits = nullptr;
   int waiting = -1;
   for (int i = 0; i < m.threads && !waits; i++)
@@ -180,17 +186,15 @@ void release_barrier_or_fault() {
     if (fiber(i).state != State::at_barrier || fiber(i).where.line() != waits->where.line())
       FAIL("{}", about(waiting, fmt::format("divergent barrier: it waits at sync_threads, {}, but thread {} {}",
                                             place(waits->where), triple(fiber(i).index), doing(fiber(i)))));
-  m.barrier++;
-  barrier_passed(m.threads);
-  for (uint32_t& order : m.order) order++;
+  clocks.sync_all();
   for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
 }
 
 void run_block() {
   Machine& m = machine();
   m.number++;
-  m.barrier = 0;
-  m.order.fill(0);
+  clocks.begin(m.threads / warp_size);
+  begin_block();
   for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
   for (;;) {
     const int first = next_ready(0);
@@ -200,7 +204,10 @@ void run_block() {
     } else {
       bool all_ended = true;
       for (int i = 0; i < m.threads; i++) all_ended = all_ended && fiber(i).state == State::ended;
-      if (all_ended) return;
+      if (all_ended) {
+        if (const std::string left = clocks.unfinished(); !left.empty()) FAIL("{}", about(0, left));
+        return;
+      }
       release_barrier_or_fault();
     }
   }
@@ -324,7 +331,33 @@ void meet_warpgroup(const char* operation, void* mine, void (*complete)(void* co
   meet_group(warpgroup_size, operation, ~0u, mine, complete, where);
 }
 
-void order_warp() { running.actor.order = ++machine().order[running.actor.warp]; }
+void order_warp() { clocks.sync_warp(running.actor.warp); }
+
+void named_barrier(int id, int threads, bool waits, Where where) {
+  struct Coming {
+    int id, threads;
+    bool waits;
+  } mine{id, threads, waits};
+  meet(
+      waits ? "barrier_sync" : "barrier_arrive", ~0u, &mine,
+      [](void* const* lanes) {
+        const int warp = running.actor.warp;
+        const Coming& c = *static_cast<Coming*>(lanes[0]);
+        for (int i = 0; i < warp_size; i++)
+          if (static_cast<Coming*>(lanes[i])->id != c.id) fault("lanes of a warp come to different barriers");
+        const auto set = [](int of, State state, int barrier) {
+          for (int i = of * warp_size; i < (of + 1) * warp_size; i++) {
+            fiber(i).state = state;
+            fiber(i).barrier = barrier;
+          }
+        };
+        if (c.waits) set(warp, State::at_named_barrier, c.id);
+        for (uint32_t on = clocks.come(c.id, c.threads, warp, c.waits); on; on &= on - 1)
+          set(std::countr_zero(on), State::ready, 0);
+      },
+      where);
+  if (fiber(running.thread).state == State::at_named_barrier) hand_over();
+}
 
 void fault(const std::string& what) {
   Machine& m = machine();

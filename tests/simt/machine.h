@@ -5,15 +5,15 @@
 #include <cstdint>
 
 #include "tests/simt/simt.h"
+#include "tests/simt/warp_clocks.h"
 
 namespace megalith::simt {
 
 // Who makes an access, and what is ordered before it.
 struct Actor {
-  uint32_t block;    // a number of its own for every block ever run
-  uint32_t first;    // block number of the launch's first block
-  uint32_t barrier;  // sync_threads so far in this block
-  uint32_t order;    // sync_threads and sync_warp so far in this warp
+  uint32_t block;                // a number of its own for every block ever run
+  uint32_t first;                // block number of the launch's first block
+  const WarpClocks::Row* knows;  // its warp's row
   uint16_t thread, warp;
 };
 
@@ -24,14 +24,17 @@ struct Running {
   dim3 index;
 };
 extern Running running;
+extern WarpClocks clocks;  // of the block that runs
 inline bool in_kernel() { return running.thread >= 0; }
 
 // The memory's side.
 // Shared memory of the launch: dynamic, and the most that it may be together with the static.
 void begin_launch(int64_t shared_bytes, int64_t most_shared_bytes);
-void barrier_passed(int threads);
+void begin_block();
 // The thread has shared memory written for it: until it writes there itself, nobody may read it.
 void begins_to_write(void* shared, int64_t bytes);
 int64_t accesses();
+// A product of a warpgroup whose warps all know this reads shared memory.
+void reads_of_product(const void* p, int64_t bytes, const WarpClocks::Row& known);
 
 }  // namespace megalith::simt

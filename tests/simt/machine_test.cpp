@@ -76,29 +76,32 @@ TEST(Machine, MultipliesMatrices) {
 
 // By rows, of either kind: a row of x times a row; by weights: the same, since b has x's columns again and again; by
 // columns: x's own.
-std::vector<float> wanted_products(bool by_rows) {
+std::vector<float> wanted_products() {
   const auto x = [](int row, int column) { return static_cast<float>((row * 16 + column) % 128) / 8; };
   std::vector<float> want(256);
   for (int row = 0; row < 64; row++)
     for (int column = 0; column < 4; column++)
       for (int k = 0; k < 16; k++)
         want[static_cast<size_t>(row * 4 + column)] +=
-            (by_rows ? 2 * x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column) + x(k, row % 16) * x(k, column);
+            2 * x(row, k) * x(column, k) + x(row, k) * x(k, column) + x(k, row % 16) * x(k, column);
   return want;
 }
 TEST(Machine, MultipliesByWarpgroups) {
   for (const char* kernel : {"products", "products of f16"})
-    EXPECT_EQ(result_of(kernel, run_planted_products), wanted_products(true)) << kernel;
+    EXPECT_EQ(result_of(kernel, run_planted_products), wanted_products()) << kernel;
 }
 TEST(Machine, ProductsTakeTheirTime) {
   for (const float sum : result_of("early_read", run_planted_products)) EXPECT_TRUE(std::isnan(sum));
-  EXPECT_EQ(result_of("overwritten", run_planted_products), wanted_products(false));
+  expect_fault("overwritten_before_the_wait", "block (0, 0, 0), thread (127, 0, 0)", "race: reads byte",
+               run_planted_products);
+  expect_fault("overwritten_after_it", "block (0, 0, 0), thread (121, 0, 0)", "other threads read",
+               run_planted_products);
 }
 TEST(Machine, FindsProductsOutOfOrder) {
   // Whoever comes last to the product finds it.
   const std::string last = "block (0, 0, 0), thread (126, 0, 0)";
   expect_fault("not_begun", "block (0, 0, 0), thread (127, 0, 0)", "no products_begin", run_planted_products);
-  expect_fault("not_published", last, "has not published before the last barrier", run_planted_products);
+  expect_fault("not_published", last, "has not published before a barrier between both", run_planted_products);
   expect_fault("different_places", last, "different matrices", run_planted_products);
   expect_fault("one_warp_only", "block (0, 0, 0), thread (0, 0, 0)", "waits for lane 32, which has ended",
                run_planted_products);
@@ -176,6 +179,19 @@ TEST(Machine, FindsRaces) {
   expect_fault("race_in_block", "block (0, 0, 0), thread (1, 0, 0)", "thread 0 of the block wrote");
   expect_fault("race_after_read", "block (0, 0, 0), thread (32, 0, 0)", "thread 0 of the block read");
   expect_fault("race_of_blocks", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
+}
+TEST(Machine, OrdersWarpsByNamedBarriers) {
+  const std::vector<float> y = result_of("turns");
+  for (size_t i = 0; i < 64; i++) EXPECT_EQ(y[i], static_cast<float>(i / 32 * 32 + 31 - i % 32) / 8);
+  const std::string block = "block (0, 0, 0), thread ";
+  expect_fault("handed_before_it_is_written", block + "(0, 0, 0)", "thread 63 of the block read");
+  expect_fault("read_before_the_turn", block + "(32, 0, 0)", "thread 31 of the block wrote");
+  expect_fault("overwritten_before_the_turn", block + "(0, 0, 0)", "thread 63 of the block read");
+  expect_fault("never_handed", block + "(0, 0, 0)", "waits at barrier 2");
+  expect_fault("handed_twice", block + "(0, 0, 0)", "the block ends, and 32 of 64 threads have come to barrier 3");
+  expect_fault("other_number", block + "(63, 0, 0)", "barrier 1 of 32 threads, to which others came for 64");
+  expect_fault("no_whole_warps", block + "(31, 0, 0)", "barrier 1 of 63 threads, expected whole warps");
+  expect_fault("barrier_zero", block + "(31, 0, 0)", "barrier 0; a named one is 1 to 15");
 }
 TEST(Machine, OrdersBlocksByFlags) {
   EXPECT_EQ(result_of("handed_on")[64 + 3], 2 * 60 / 8.0f);

@@ -21,9 +21,12 @@ constexpr uint16_t many = 0xffff, by_host = 0xfffe, by_ticket = 0xfffd;
 
 // Who made an access, and when.
 struct Stamp {
-  uint32_t block = 0, barrier = 0, order = 0;  // block 0: nobody
-  uint16_t thread = 0, warp = 0;
+  uint32_t block = 0, time = 0, warps = 0;  // block 0: nobody; a bit for each warp
+  uint16_t thread = 0;
 };
+Stamp stamp_of(const Actor& a) {
+  return {.block = a.block, .time = clocks.now(), .warps = 1u << a.warp, .thread = a.thread};
+}
 struct Cell {
   Stamp write, read;             // the last of each
   uint32_t write_published = 0;  // how often its writer had published then
@@ -66,8 +69,7 @@ struct Memory {
   std::vector<Symbol> variables;  // __shared__ ones that the launch has touched
   uintptr_t used = device.begin;
   std::vector<Allocation> allocations;
-  // Each thread has here how often it has published, and how often when the block last passed a barrier.
-  std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
+  std::vector<std::vector<uint32_t>> published = std::vector<std::vector<uint32_t>>(1024);  // when, by thread
   BlockOrder order;
   size_t last = 0;  // allocation of the last access
   int64_t accesses = 0;
@@ -174,8 +176,8 @@ template <Space space>
 bool ordered(const Stamp& s, const Actor& a) {
   if (space == Space::device && s.block != a.block)
     // An earlier launch, or a block of this one that has released.
-    return s.block < a.first || memory().order.is_known(s.block, s.barrier, a);
-  return s.thread == a.thread || s.barrier < a.barrier || (s.warp == a.warp && s.order < a.order);
+    return s.block < a.first || memory().order.is_known(s.block, s.time, a);
+  return s.thread == a.thread || WarpClocks::knows(*a.knows, s.warps, s.time);
 }
 
 [[noreturn]] void race(uintptr_t p, bool write, bool was_write, const Stamp& other, const Actor& a) {
@@ -195,19 +197,17 @@ void read_cell(Cell& c, uintptr_t p, const Actor& a) {
   if (!lives<space>(c.write, a)) unwritten(p, space == Space::shared);
   if (!ordered<space>(c.write, a)) race(p, false, true, c.write, a);
   const bool join = lives<space>(c.read, a) && !ordered<space>(c.read, a);
-  c.read = {.block = a.block,
-            .barrier = a.barrier,
-            .order = a.order,
-            .thread = join ? many : a.thread,
-            .warp = join && c.read.warp != a.warp ? many : a.warp};
+  Stamp now = stamp_of(a);
+  if (join) now.warps |= c.read.warps, now.thread = many;
+  c.read = now;
 }
 
 template <Space space>
 void write_cell(Cell& c, uintptr_t p, const Actor& a) {
   if (lives<space>(c.write, a) && !ordered<space>(c.write, a)) race(p, true, true, c.write, a);
   if (lives<space>(c.read, a) && !ordered<space>(c.read, a)) race(p, true, false, c.read, a);
-  c.write = {.block = a.block, .barrier = a.barrier, .order = a.order, .thread = a.thread, .warp = a.warp};
-  c.write_published = memory().published[a.thread];
+  c.write = stamp_of(a);
+  c.write_published = static_cast<uint32_t>(memory().published[a.thread].size());
 }
 
 template <Space space, bool write>
@@ -337,9 +337,7 @@ void release(int32_t* flag, int32_t value) {
   const Place place = find(p, sizeof(*flag), true);
   if (place.space != Space::device) fault("a flag that is no device memory");
   memory().order.release(p, value, a);
-  for (uint64_t i = 0; i < sizeof(*flag) / unit; i++)
-    place.cells[i].write = {
-        .block = a.block, .barrier = a.barrier, .order = a.order, .thread = a.thread, .warp = a.warp};
+  for (uint64_t i = 0; i < sizeof(*flag) / unit; i++) place.cells[i].write = stamp_of(a);
   std::memcpy(flag, &value, sizeof(value));
 }
 int32_t await(const int32_t* flag, int32_t at_least) {
@@ -364,9 +362,9 @@ int32_t take_ticket(int32_t* counter) {
   if (place.cells->write.block == 0) unwritten(p, false);
   if (place.cells->write.block >= a.first && place.cells->write.thread != by_ticket)
     fault(fmt::format("takes a ticket of {}, which was written in this launch", name_of(p)));
-  for (uint64_t i = 0; i < sizeof(*counter) / unit; i++)
-    place.cells[i].write = {
-        .block = a.block, .barrier = a.barrier, .order = a.order, .thread = by_ticket, .warp = many};
+  Stamp now = stamp_of(a);
+  now.thread = by_ticket;
+  for (uint64_t i = 0; i < sizeof(*counter) / unit; i++) place.cells[i].write = now;
   int32_t ticket;
   std::memcpy(&ticket, counter, sizeof(ticket));
   const int32_t next = ticket + 1;
@@ -374,19 +372,25 @@ int32_t take_ticket(int32_t* counter) {
   return ticket;
 }
 
-void publish_shared() { memory().published[static_cast<size_t>(running.thread)]++; }
-void barrier_passed(int threads) {
-  Memory& m = memory();
-  std::copy_n(m.published.begin(), threads, m.published_before.begin());
+void publish_shared() { memory().published[static_cast<size_t>(running.thread)].push_back(clocks.now()); }
+void begin_block() {
+  for (std::vector<uint32_t>& times : memory().published) times.clear();
 }
-void reads_of_product(const void* p, int64_t bytes) {
-  reads(p, bytes);
+void reads_of_product(const void* p, int64_t bytes, const WarpClocks::Row& known) {
+  Actor a = running.actor;
+  a.knows = &known;
+  access<false>(p, bytes, a);
   const Place place = find(reinterpret_cast<uintptr_t>(p), bytes, false);
   if (place.space != Space::shared) fault("a product reads what is not shared memory");
-  for (int64_t i = 0; i < bytes / unit; i++)
-    if (const Cell& c = place.cells[i]; c.write_published >= memory().published_before[c.write.thread])
-      fault(fmt::format("a product reads {}, which thread {} has not published before the last barrier",
+  for (int64_t i = 0; i < bytes / unit; i++) {
+    Cell& c = place.cells[i];
+    c.read.warps |= 0xfu << a.warp / 4 * 4;
+    c.read.thread = many;
+    const std::vector<uint32_t>& times = memory().published[c.write.thread];
+    if (c.write_published >= times.size() || !WarpClocks::knows(known, c.write.warps, times[c.write_published]))
+      fault(fmt::format("a product reads {}, which thread {} has not published before a barrier between both",
                         name_of(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(i * unit)), c.write.thread));
+  }
 }
 
 void begins_to_write(void* shared, int64_t bytes) {

@@ -2,7 +2,8 @@
 // each waits at a barrier or a warp operation or has ended. It finds, and throws an Error that names kernel, block and
 // thread:
 //
-//   - barriers that some thread of the block does not come to, or not at the same line of the source;
+//   - barriers that some thread of the block does not come to, or not at the same line of the source; named barriers
+//     that are never completed, or to which threads come for different numbers of threads;
 //   - warp operations whose mask names a lane that does not come to the same operation with the same mask;
 //   - reads of shared or device memory that nobody has written, and of asynchronous copies not waited for;
 //   - accesses outside a tensor or the launch's shared memory, writes to what is read-only, misaligned vectors,
@@ -10,8 +11,8 @@
 //   - launches that the chip refuses: more threads, blocks, or shared memory than it has or the kernel was allowed. A
 //     kernel's own __shared__ variables count as soon as it touches them;
 //   - data races: two threads at one place, one of them writing, with no barrier between (sync_warp counts within a
-//     warp, sync_threads within a block; between blocks release() in front of await(), from the barrier before the one
-//     to the barrier after the other);
+//     warp, sync_threads within a block, a named barrier from those that come to those that wait; between blocks
+//     release() in front of await(), from the barrier before the one to the barrier after the other);
 //   - an await() of what no block that started earlier has released: blocks start in another order with every launch.
 //
 // How: the .cu files are compiled with -fsanitize=thread and -fsanitize=bounds, but neither runtime is linked;
@@ -21,8 +22,9 @@
 // swapcontext (method: Engelschall, Portable Multithreading, USENIX 2000).
 //
 // Limits: one machine a process, one thread, because the compiler's hooks have no argument; a place is two bytes, so
-// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; no atomics but tickets; registers
-// and __launch_bounds__ are known to nvcc alone (tests/ptxas, tests/ptx).
+// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; reads of one place by several
+// warps count as if all were made at the time of the last; no atomics but tickets; registers and __launch_bounds__ are
+// known to nvcc alone (tests/ptxas, tests/ptx).
 #pragma once
 
 #include <cstdint>
@@ -132,6 +134,8 @@ dim3 grid_size();
 char* shared_begin();
 
 void barrier(Where where);
+// The same at a named barrier, 1 to 15, to which `threads` threads come in whole warps. Those that do not wait go on.
+void named_barrier(int id, int threads, bool waits, Where where);
 // Waits until every lane of the mask has come with the same operation, mask and line; then the last one calls
 // complete(lanes), where lanes[i] is what lane i came with, nullptr outside the mask.
 void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where);
@@ -144,13 +148,12 @@ void reads(const void* p, int64_t bytes);
 void reads(const void* p, int64_t bytes, int lane);
 void writes(void* p, int64_t bytes);
 // Publishes shared memory to the products of warpgroups (warpgroup.h), which see what its writer has published before a
-// barrier.
+// barrier between both.
 void publish_shared();
 // Flags between the blocks of a launch, which run one after another: what nobody has released by now, nobody will.
 void release(int32_t* flag, int32_t value);
 int32_t await(const int32_t* flag, int32_t at_least);
 int32_t take_ticket(int32_t* counter);
-void reads_of_product(const void* p, int64_t bytes);
 
 void copy_async(void* shared, const void* global, bool valid);
 void copy_async_commit();

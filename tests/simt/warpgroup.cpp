@@ -18,6 +18,7 @@ constexpr int size = 128, warp_size = 32, rows = 64, depth = 16;
 using Of = Product::Of;
 
 struct Enqueued {
+  WarpClocks::Row known;                      // to all its warps
   std::array<Product, size> of;               // each thread's own
   std::array<std::vector<float>, size> sums;  // as they were; empty: as the product before leaves them
 };
@@ -57,12 +58,22 @@ float element(DType type, const MatrixDescriptor& place, int row, int column) {
   std::memcpy(&bits, address(place, row, column), sizeof(bits));
   return value_of(type == DType::f16, bits);
 }
-void check_published(const MatrixDescriptor& place, int num_rows, int num_columns) {
-  for (int row = 0; row < num_rows; row++)
-    for (int column = 0; column < num_columns; column += 8) reads_of_product(address(place, row, column), 16);
+// Both when it is enqueued, since its matrices have to be there, and when it is done: until then it may read them.
+void check_reads(const Enqueued& e) {
+  const Product& p = e.of[0];
+  const auto check = [&](const MatrixDescriptor& place, int num_rows, int num_columns) {
+    for (int row = 0; row < num_rows; row++)
+      for (int column = 0; column < num_columns; column += 8)
+        reads_of_product(address(place, row, column), 16, e.known);
+  };
+  if (p.of == Of::rows) check(p.left, rows, depth);
+  if (p.of == Of::columns) check(p.left, depth, rows);
+  if (p.right_by_rows()) check(p.right, p.columns, depth);
+  if (!p.right_by_rows()) check(p.right, depth, p.columns);
 }
 
 void finish(const Enqueued& e) {
+  check_reads(e);
   const Product& p = e.of[0];
   const int n = p.columns;
   std::vector<float> left(rows * depth), right(static_cast<size_t>(n * depth));
@@ -119,7 +130,8 @@ void product(const Product& mine, Where where) {
       [](void* const* threads) {
         Warpgroup& w = warpgroup();
         if (!w.begun) fault("a product with no products_begin since the last products_wait");
-        Enqueued e;
+        constexpr int warps = size / warp_size;
+        Enqueued e{.known = clocks.common_row(running.actor.warp / warps * warps, warps), .of = {}, .sums = {}};
         for (size_t i = 0; i < size; i++) {
           e.of[i] = *static_cast<Product*>(threads[i]);
           const Product &p = e.of[i], &first = e.of[0];
@@ -127,11 +139,8 @@ void product(const Product& mine, Where where) {
             fault("threads of a warpgroup bring different matrices to one product");
           if (!w.writes(p.sums, i)) e.sums[i].assign(p.sums, p.sums + p.columns / 2);
         }
+        check_reads(e);
         const Product& p = e.of[0];
-        if (p.of == Of::rows) check_published(p.left, rows, depth);
-        if (p.of == Of::columns) check_published(p.left, depth, rows);
-        if (p.right_by_rows()) check_published(p.right, p.columns, depth);
-        if (!p.right_by_rows()) check_published(p.right, depth, p.columns);
         for (size_t i = 0; i < size; i++)
           for (int j = 0; j < p.columns / 2; j++) e.of[i].sums[j] = std::numeric_limits<float>::quiet_NaN();
         w.open.push_back(std::move(e));

@@ -8,7 +8,16 @@ using namespace cuda;
 namespace {
 // 128 threads, of which each writes the sums of its row's first two columns: y (64, 64), of which y has room for 64
 // x 4. x: small whole numbers.
-enum class Fault { none, not_begun, not_published, one_warp_only, different_places, early_read, overwritten };
+enum class Fault {
+  none,
+  not_begun,
+  not_published,
+  one_warp_only,
+  different_places,
+  early_read,
+  overwritten_before_the_wait,
+  overwritten_after_it
+};
 
 __device__ void write_sums(float* y, const float (&d)[8][4]) {
   for (int e = 0; e < 4; e++) {
@@ -49,13 +58,17 @@ __global__ void products(float* y, const float* x, int) {
   product_of_columns<T>(d, matrix_descriptor(b), matrix_descriptor(b));
   products_commit();
   if (fault == Fault::early_read) return write_sums(y, d);
-  if (fault == Fault::overwritten) {
-    sync_threads();
+  const auto overwrite = [&] {
     for (int i = static_cast<int>(threadIdx.x); i < rows * 16; i += warpgroup_size)
       a[swizzled(i / 16, first + i % 16, rows)] = to<T>(0);
+  };
+  if (fault == Fault::overwritten_before_the_wait) {
+    sync_threads();
+    overwrite();
     sync_threads();
   }
   products_wait<0>(d);
+  if (fault == Fault::overwritten_after_it) overwrite();
   write_sums(y, d);
 }
 
@@ -71,7 +84,8 @@ const Planted all[] = {{"products", products<Fault::none>},
                        {"one_warp_only", products<Fault::one_warp_only>},
                        {"different_places", products<Fault::different_places>},
                        {"early_read", products<Fault::early_read>},
-                       {"overwritten", products<Fault::overwritten>}};
+                       {"overwritten_before_the_wait", products<Fault::overwritten_before_the_wait>},
+                       {"overwritten_after_it", products<Fault::overwritten_after_it>}};
 }  // namespace
 
 void run_planted_products(const char* kernel, Tensor y, Tensor x) {

@@ -85,11 +85,12 @@ double gemm_time(const Cost& cost, const Processor& processor, const Hardware& h
 // to this one's.
 double hopper_attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   namespace model = cuda::attention;
-  const double slower = 989.4e12 / processor.peak, visit = 1e-6 * slower * model::visit_us(cost.k, cost.backward);
-  if (!cost.backward) return visit * model::forward_visits(cost.m, cost.n);
+  const double us = 1e-6 * 989.4e12 / processor.peak;
+  if (!cost.backward) return us * model::forward_us(cost.m, cost.shared, cost.n, cost.k);
   const auto grid = model::backward_grid(cost.m, cost.shared, cost.n, cost.k);
   const double rounded = static_cast<double>(cost.m * cost.n * cost.k) * (4 + 2);  // bytes: dq in f32 and in 16 bits
-  return visit * model::backward_visits(cost.m, cost.shared, grid.order.tiles, grid.apart) +
+  return us * model::backward_visit_us(cost.k) *
+             model::backward_visits(cost.m, cost.shared, grid.order.tiles, grid.apart) +
          rounded / (processor.bandwidth * hardware.calibrated.memory);
 }
 

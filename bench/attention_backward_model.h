@@ -1,6 +1,6 @@
 // A model of the time of attention's backward pass on Hopper (kernels/attention/attention_backward_hopper.cu). It runs
 // the blocks in the order of their tickets on 132 processors; a block visits tiles of queries and waits for the blocks
-// before it. Pure. The constants were fitted to eight rows of bench/results/h200.md, which it meets within 8 %
+// before it. Pure. The constants were fitted to rows of bench/results/h200.md, which it meets within 8 %
 // (tests/pure/attention_model_test.cpp); bench_attention_model prints its times.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace megalith::bench {
 
-struct AttentionModel {
+struct BackwardModel {
   int processors = 132;
   double begin = cuda::attention::backward_begin;  // visits that a block's begin and end take
   double front = 0.7;  // the share of a visit before it adds to dq, at which it publishes its part of the visit before
@@ -23,7 +23,7 @@ struct AttentionModel {
 
 // What a pass does. In passes of earlier versions a head's sums of dq had one of `rooms`, which it got when the head
 // `rooms` before it was finished, and the last block of a tile rounded them, which took `rounding` visits.
-struct AttentionPass {
+struct BackwardPass {
   int64_t heads = 0, shared_heads = 0;  // query heads and key-value heads of all sequences together
   bool apart = false;
   cuda::attention::HeadOrder order{};
@@ -32,7 +32,7 @@ struct AttentionPass {
 };
 
 // Returns visits until the last block ends.
-inline double visits_of(const AttentionPass& pass, const AttentionModel& model = {}) {
+inline double visits_of(const BackwardPass& pass, const BackwardModel& model = {}) {
   const int64_t tiles = pass.order.tiles, members = pass.heads / pass.shared_heads, each = pass.apart ? 1 : members;
   // When a block has published its part of a tile of queries, by head, the block's tile of keys, and tile of queries.
   std::vector<double> published(static_cast<size_t>(pass.heads * tiles * tiles)), joined;
@@ -71,20 +71,20 @@ inline double visits_of(const AttentionPass& pass, const AttentionModel& model =
 }
 
 // The pass that the kernel makes of a shape.
-inline AttentionPass pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
+inline BackwardPass pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
   const auto grid = cuda::attention::backward_grid(heads, shared_heads, positions, size);
   return {.heads = heads, .shared_heads = shared_heads, .apart = grid.apart, .order = grid.order};
 }
 // The other choice for it.
-inline AttentionPass other_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  AttentionPass pass = pass_of(heads, shared_heads, positions, size);
+inline BackwardPass other_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
+  BackwardPass pass = pass_of(heads, shared_heads, positions, size);
   pass.apart = !pass.apart;
   pass.order = cuda::attention::backward_order(heads, shared_heads, positions, size, pass.apart);
   return pass;
 }
 // The pass of the versions that the H100 and the H200 measured: all heads of a group in a block, as many rooms as fit
 // into 32 MiB.
-inline AttentionPass earlier_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
+inline BackwardPass earlier_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
   const int64_t tiles = positions / 128, flags = (heads * tiles + 1) * 4;
   const int64_t rooms = ((int64_t{32} << 20) - (flags + 255) / 256 * 256) / (positions * size * 4);
   const int64_t at_once = (rooms >= heads ? heads : std::max<int64_t>(1, rooms / 3)) * shared_heads / heads;
@@ -99,28 +99,5 @@ inline AttentionPass earlier_pass_of(int64_t heads, int64_t shared_heads, int64_
 constexpr double rounding_us(int64_t heads, int64_t positions, int64_t size) {
   return 3 + 1.1 * static_cast<double>(heads * positions * size) * 6 / 4e6;
 }
-
-struct AttentionRow {
-  const char* name;
-  int64_t sequences, heads, shared_heads, positions, size;  // heads: of a sequence
-  double measured;  // us of the earlier pass on an H200 (bench/results/h200.md and its JSON); 0: not measured
-};
-constexpr AttentionRow attention_rows[] = {
-    {"124M", 16, 12, 12, 1024, 64, 320},
-    {"124M, 4 heads to a key-value head", 16, 12, 3, 1024, 64, 383},
-    {"1558M", 8, 25, 25, 1024, 64, 339},
-    {"1558M, 5 heads to a key-value head", 8, 25, 5, 1024, 64, 438},
-    {"32 heads of 64", 16, 32, 32, 1024, 64, 805},
-    {"Llama 3.2 1B", 4, 32, 8, 2048, 64, 835},
-    {"32 heads of 64, 4,096 positions", 4, 32, 32, 4096, 64, 2264},
-    {"16 heads of 128", 16, 16, 16, 1024, 128, 626},
-    {"16 heads of 128, 4,096 positions", 4, 16, 16, 4096, 128, 1941},
-    {"Llama 3 8B, 8,192 positions", 1, 32, 8, 8192, 128, 6254},
-    {"8 heads to a key-value head", 2, 32, 4, 4096, 128, 0},
-    {"Qwen 2.5 7B, 8,192 positions", 1, 28, 4, 8192, 128, 0},
-    {"Llama 3 8B, 16,384 positions", 1, 32, 8, 16384, 128, 0},
-    {"Llama 3 70B, 8,192 positions", 1, 64, 8, 8192, 128, 0},
-    {"Llama 3 70B in 8 parts, 8,192 positions", 1, 8, 1, 8192, 128, 0},
-};
 
 }  // namespace megalith::bench
