@@ -175,6 +175,9 @@ def make_parts(o, gpus, work, capability=""):
                 shows=last(40), why_not=absent(("bench_kernels", kernels)) or on_gpu or
                 next((f"there is no {path}" for path in recipes if not os.path.exists(path)), None))
 
+    gaps = Part("gaps between kernels", "bench", [*python("gaps.py"), step or ""], 60, fatal=False, shows=last(13),
+                why_not=absent(("bench_step", step)) or on_gpu)
+
     no_reference = None if os.path.isdir(o.reference) else f"there is no reference at {o.reference}"
     no_mpirun = None if mpirun else "there is no mpirun"
     several = None if gpus > 1 else "there is one GPU"
@@ -187,6 +190,7 @@ def make_parts(o, gpus, work, capability=""):
     return [
         verify("verify, bf16, heads of 64", 1, 4, ["precision.compute=bf16"], 35),
         verify("verify, bf16, heads of 128", 1, 2, ["precision.compute=bf16"], 6),
+        kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 30),
         verify("verify, fp32", 1, 4, ["precision.compute=fp32"], 6),
         verify("verify, fp16", 1, 4, ["precision.compute=fp16"], 6),
         verify("verify, Llama's kind, residuals in fp32", 1, 4, ["precision.compute=bf16", "precision.residual=fp32", *LLAMA], 6),
@@ -197,16 +201,20 @@ def make_parts(o, gpus, work, capability=""):
         tests("training", courses, 40, no_reference or no_mpirun or on_gpu),
         tests("ops", OPS, 60, on_gpu, apart=30),
         tests("families and Muon", "*GpuFamilies*:*GpuMuon*", 50, no_reference or no_mpirun or on_gpu),
-        kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 30),
         rows("PyTorch's kernels", predictions.TORCH_KERNELS, python("torch_kernels.py"), 30),
         steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "85"], 90),
         fifty_steps,
         profile("forward"),
         profile("backward"),
         sanitized("memcheck", "memcheck",
-                  "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionWithRooms*", 35),
+                  "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionOfGroups*", 35),
         # The rest of the first nine minutes.
         steps("PyTorch's steps", predictions.STEPS, [*here_steps, "--programs", "peers", "--limit", "90"], 240, on_gpu),
+        # What no call has had time for yet.
+        gaps,
+        # Ranks that share a GPU take turns on it, and every transfer waits for several turns. NCCL is not made for that: where
+        # it hangs, nothing else is lost, and nothing is said of ranks with a GPU each.
+        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu, fatal=False),
         tests("training, everything else", "Of/GpuTraining*-*several_ranks*:*each_rank*:" + courses, 120,
               no_reference or no_mpirun or on_gpu),
         tune,
@@ -223,9 +231,6 @@ def make_parts(o, gpus, work, capability=""):
         ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 120, on_gpu or several),
         *(sanitized(name, tool, filter, 75) for name, tool, filter in
           [("memcheck, all ops", "memcheck", SANITIZED), ("racecheck", "racecheck", OWN_KERNELS), ("initcheck", "initcheck", OWN_KERNELS)]),
-        # Ranks that share a GPU take turns on it, and every transfer waits for several turns. NCCL is not made for that: where
-        # it hangs, nothing else is lost, and nothing is said of ranks with a GPU each.
-        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu, fatal=False),
         ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu, fatal=False)]
 
 
@@ -326,6 +331,7 @@ def run_all(o, start, work):
     if clocks:
         clocks.kill()
         results["clocks"] = gpu_report.clocks_of(stem + ".smi.csv")
+        gpu_report.add_clocks_of_steps(results, stem + ".smi.csv")
     judged = [part for part in results["parts"] if part["kind"] != "bench" and part.get("fatal", True)]
     # A sanitizer that is slow says nothing against a kernel.
     wrong = [part for part in judged if part["outcome"] == "failed" or

@@ -1,19 +1,22 @@
 """What bench/gpu.py prints at its end: under 10,000 characters with its progress, the most telling last, since whoever runs it
 elsewhere may see no more than the end of the output. Everything is in the results file and the log."""
-import csv, re, statistics
+import csv, datetime, re, statistics
 
 import predictions
 
 LIMIT = 7800  # characters; a line for each part that ran comes before them
 
 
-def clocks_of(path):
-    """{what: {"least", "median", "most"}} while the GPU was busy, of nvidia-smi's file; {} where it says nothing."""
+def clocks_of(path, times=None):
+    """{what: {"least", "median", "most"}} while the GPU was busy, of nvidia-smi's file; {} where it says nothing. times: [(began,
+    ended)] in seconds since 1970, outside of which nothing counts."""
     try:
         with open(path) as file:
             rows = [row for row in csv.DictReader(file, skipinitialspace=True)]
     except OSError:
         return {}
+    if times is not None:
+        rows = [row for row in rows if (at := time_of(row)) and any(began <= at <= ended for began, ended in times)]
     number = lambda text: float(m[0]) if (m := re.match(r"-?[\d.]+", text or "")) else None
     columns = {"sm_mhz": "clocks.current.sm", "memory_mhz": "clocks.current.memory", "watts": "power.draw", "celsius": "temperature.gpu"}
     busy = [row for row in rows if (number(next((v for k, v in row.items() if k and k.startswith("utilization.gpu")), "")) or 0) > 50]
@@ -24,6 +27,21 @@ def clocks_of(path):
             found[name] = {"least": min(values), "median": statistics.median(values), "most": max(values)}
     reasons = sorted({value for row in busy for key, value in row.items() if key and "reasons.active" in key and value})
     return found | ({"reasons": reasons[:8]} if reasons else {})
+
+
+def time_of(row):
+    """Seconds since 1970 of a line of nvidia-smi's, which has the machine's own time; None where it cannot be read."""
+    try:
+        return datetime.datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def add_clocks_of_steps(results, path):
+    for row in results.get(predictions.STEPS, {}).get("rows", []):
+        for program in [row, *row.get("peers", [])]:
+            if "times" in program and (clocks := clocks_of(path, program["times"])):
+                program["clocks"] = clocks
 
 
 def rate(row):
@@ -47,6 +65,12 @@ def kernel_lines(results):
         yield f"{row['row']}: left out: {row['why'][:150]}"
 
 
+def during(program):
+    clocks = program.get("clocks", {})
+    median = lambda what, unit: f", {clocks[what]['median']:.0f} {unit}" if what in clocks else ""
+    return median("sm_mhz", "MHz") + median("watts", "W")
+
+
 def step_lines(results):
     gib = lambda row, fact: f"{row[fact] / 2**30:.2f}" if fact in row else "?"
     for row in results.get(predictions.STEPS, {}).get("rows", []):
@@ -55,9 +79,9 @@ def step_lines(results):
             continue
         mfu = f", MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
         yield (f"{row['name']}: {row['tokens_per_second']:.0f} tokens/s{mfu}, {row['of_floor']:.2f} of its floor; memory planned "
-               f"{gib(row, 'memory_planned')} GiB, in use {gib(row, 'memory_in_use')}")
+               f"{gib(row, 'memory_planned')} GiB, in use {gib(row, 'memory_in_use')}{during(row)}")
         for peer in row["peers"]:
-            yield f"    {peer['name']}: " + (f"{peer['tokens_per_second']:.0f} tokens/s, ours is {peer['ratio']:.2f} times that"
+            yield f"    {peer['name']}: " + (f"{peer['tokens_per_second']:.0f} tokens/s, ours is {peer['ratio']:.2f} times that{during(peer)}"
                                              if "tokens_per_second" in peer else peer["why"][:120])
 
 
@@ -89,7 +113,7 @@ def part_lines(results):
 def shown_lines(results):
     """The end of what parts printed that passed and have no rows."""
     for part in results["parts"]:
-        if part.get("output") and part["outcome"] == "passed" and part["kind"] != "bench" or part["name"].startswith("ncu"):
+        if part.get("output") and part["outcome"] == "passed" and part["kind"] != "bench" or part["name"].startswith(("ncu", "gaps")):
             yield from (f"{part['name']}: {line[:120]}" for line in part.get("output", "").splitlines()[-9:])
 
 

@@ -57,6 +57,7 @@ class Program:
 
     def __init__(self, name, command, env, limit):
         self.name, self.seconds, self.facts, self.why, self.limit = name, [], None, None, limit
+        self.times = []  # when each round began and ended, in seconds since 1970
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors)
@@ -86,6 +87,7 @@ class Program:
     def round(self):
         if self.why:
             return
+        began = time.time()
         try:
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
@@ -93,6 +95,7 @@ class Program:
             pass
         if answer := self.line():
             self.seconds.append(answer["seconds"])
+            self.times.append((began, time.time()))
 
     def end(self):
         self.process.kill()
@@ -165,7 +168,7 @@ def our_row(name, program, B, microbatches, o):
         return {"name": name, "why": program.why}
     seconds, facts = statistics.median(program.seconds), program.facts
     return {"name": name, "layers": L, "hidden": C, "heads": H, "vocab": V, "sequence": T, "batch": B, "microbatches": microbatches,
-            "dtype": dtype, "seconds": seconds, "rounds": program.seconds, "tokens_per_second": B * microbatches * T / seconds,
+            "dtype": dtype, "seconds": seconds, "rounds": program.seconds, "times": program.times, "tokens_per_second": B * microbatches * T / seconds,
             "mfu": facts["model_flops"] / seconds / facts["peak_flops"] if "peak_flops" in facts else None,
             "of_floor": facts["floor"] / seconds, **facts, "peers": []}
 
@@ -177,7 +180,7 @@ def add_peer(row, program, B, microbatches, ours):
         row["peers"].append({"name": program.name, "why": program.why})
         return
     seconds = statistics.median(program.seconds)
-    row["peers"].append({"name": program.name, "batch": B, "microbatches": microbatches, "seconds": seconds, "rounds": program.seconds,
+    row["peers"].append({"name": program.name, "batch": B, "microbatches": microbatches, "seconds": seconds, "rounds": program.seconds, "times": program.times,
                          "tokens_per_second": B * microbatches * row["sequence"] / seconds, "ratio": seconds / ours,
                          **{fact: program.facts[fact] for fact in ("version", "how", "memory_in_use") if fact in program.facts}})
 

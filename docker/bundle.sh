@@ -64,7 +64,7 @@ cmake --install "$build" --prefix "$out" --strip >/dev/null
 if [ $tests = ON ]; then
   cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
   mkdir "$out/bench"
-  cp bench/{gpu.sh,gpu.py,gpu_machine.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
+  cp bench/{gpu.sh,gpu.py,gaps.py,gpu_machine.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
     bench/fifty_steps.{sh,toml} "$out/bench/"
   bench/fifty_steps.sh prepare "$out/bin/megalith" "$out/fifty_steps" >/dev/null
   # bench_kernels --tune times the products of these.
