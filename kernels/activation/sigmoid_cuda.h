@@ -8,13 +8,13 @@
 
 namespace megalith::cuda {
 
-// Returns 1 / (1 + exp(-x)). The rounding to a 16-bit T hides the error of the fast exponential.
+// Returns 1 / (1 + exp(-x)). The rounding to a 16-bit T hides the errors of the fast functions.
 template <class T>
 __device__ float sigmoid(float x) {
   if constexpr (std::is_same_v<T, float>) {
     return 1.0f / (1.0f + expf(-x));
   } else {
-    return 1.0f / (1.0f + fast_exp(-x));
+    return fast_reciprocal(1.0f + fast_exp2(-log2_e * x));
   }
 }
 

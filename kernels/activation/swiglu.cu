@@ -3,6 +3,7 @@
 
 #include "kernels/activation/sigmoid_cuda.h"
 #include "kernels/activation/swiglu.h"
+#include "kernels/loops/divisor.h"
 #include "kernels/loops/loops_cuda.h"
 
 namespace megalith::cuda {
@@ -11,18 +12,21 @@ namespace {
 using element_loop::threads;
 constexpr int steps = 2;
 
+// Where the gate of an element of y lies in x; its up lies a row of y behind.
+__device__ inline int64_t gate_of(int64_t i, const Divisor& F) { return i + F.quotient(i) * F.value(); }
+
 template <class T, int n>
 struct Halves {
   Vector<T, n> gate, up, dy;
 };
 
 template <class T, int n>
-__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count, int64_t F) {
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count, Divisor F) {
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
-        const T* gate = x + i + i / F * F;
-        return Halves<T, width>{load<width>(gate), load<width>(gate + F), {}};
+        const T* gate = x + gate_of(i, F);
+        return Halves<T, width>{load<width>(gate), load<width>(gate + F.value()), {}};
       },
       [&](auto width, int64_t i, const auto& from) {
         Vector<T, width> result;
@@ -35,12 +39,12 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int6
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count, int64_t F) {
+__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count, Divisor F) {
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
-        const T* gate = x + i + i / F * F;
-        return Halves<T, width>{load_once<width>(gate), load_once<width>(gate + F), load_once<width>(dy + i)};
+        const T* gate = x + gate_of(i, F);
+        return Halves<T, width>{load_once<width>(gate), load_once<width>(gate + F.value()), load_once<width>(dy + i)};
       },
       [&](auto width, int64_t i, const auto& from) {
         Vector<T, width> dgate, dup;
@@ -49,9 +53,9 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, c
           dgate[k] = to<T>(above * to_float(from.up[k]) * (s + silu * (1 - s)));
           dup[k] = to<T>(above * silu);
         }
-        T* to_gate = dx + i + i / F * F;
+        T* to_gate = dx + gate_of(i, F);
         store(to_gate, dgate);
-        store(to_gate + F, dup);
+        store(to_gate + F.value(), dup);
       });
 }
 }  // namespace
@@ -63,7 +67,7 @@ void run(Queue queue, const SwigluForward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.y, op.x}), [&](auto n) {
       launch(queue, {op.name, element_grid(count, n, steps), threads}, forward_kernel<T, n>, op.y.data<T>(),
-             op.x.data<T>(), count, op.y.cols());
+             op.x.data<T>(), count, Divisor(op.y.cols(), count));
     });
   });
 }
@@ -75,7 +79,7 @@ void run(Queue queue, const SwigluBackward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.dx, op.dy, op.x}), [&](auto n) {
       launch(queue, {op.name, element_grid(count, n, steps), threads}, backward_kernel<T, n>, op.dx.data<T>(),
-             op.dy.data<T>(), op.x.data<T>(), count, op.dy.cols());
+             op.dy.data<T>(), op.x.data<T>(), count, Divisor(op.dy.cols(), count));
     });
   });
 }

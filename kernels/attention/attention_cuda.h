@@ -13,7 +13,6 @@
 namespace megalith::cuda::attention {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float log2_e = 1.4426950408889634f;
 
 // Offsets of a head's q, k and v in qkv (N, (H + 2K) * D), with `stride` elements from one position to the next; in
 // tensors (N, H*D), with `out_stride`; and in (B, H, T), starting at `statistics`.

@@ -1,6 +1,7 @@
 // A thread turns the same features of several heads of a row, so that it computes their angle once.
 #include "kernels/attention/rotary.h"
 #include "kernels/loops/device_cuda.h"
+#include "kernels/loops/divisor.h"
 
 namespace megalith::cuda {
 
@@ -9,18 +10,23 @@ constexpr int threads = 256, heads_each = 4;
 
 // The sizes of a pass, and the positions of its rows.
 struct Rows {
-  int64_t N, T, heads, D, width;  // heads: of q and k together; width: from row to row
+  int64_t N, heads, D, width;  // heads: of q and k together; width: from row to row
+  Divisor T;
   const int32_t *starts, *rows;
 
-  __device__ int64_t position(int64_t n) const { return rows ? rows[2 * n + 1] : n % T - (starts ? starts[n] : 0); }
+  __device__ int64_t position(int64_t n) const {
+    return rows ? rows[2 * n + 1] : T.remainder(n) - (starts ? starts[n] : 0);
+  }
 };
 
+// A row has units of `heads_each` heads and n neighbouring pairs of features, `across` beside each other.
 template <class E, int n>
-__global__ void __launch_bounds__(threads) rotate_kernel(E* qkv, Rows s, Rotation rotation, float direction) {
-  const int64_t P = rotation.pairs, across = P / n, parts = ceil_div(s.heads, heads_each);
-  const int64_t unit = int64_t{blockIdx.x} * threads + threadIdx.x, row = unit / (across * parts);
+__global__ void __launch_bounds__(threads)
+    rotate_kernel(E* qkv, Rows s, Divisor units, Divisor across, Rotation rotation, float direction) {
+  const int64_t P = rotation.pairs, unit = int64_t{blockIdx.x} * threads + threadIdx.x, row = units.quotient(unit);
   if (row >= s.N) return;
-  const int64_t first = unit % across * n, head = unit / across % parts * heads_each;
+  const int64_t of_row = units.remainder(unit), first = across.remainder(of_row) * n;
+  const int64_t head = across.quotient(of_row) * heads_each;
   const auto position = static_cast<uint64_t>(s.position(row));
   float cosines[n], sines[n];
 #pragma unroll
@@ -47,10 +53,10 @@ __global__ void __launch_bounds__(threads) rotate_kernel(E* qkv, Rows s, Rotatio
 
 void run(Queue queue, const Rotate& op) {
   const Rows rows{.N = op.qkv.rows(),
-                  .T = op.dims.T,
                   .heads = op.dims.H + op.dims.kv(),
                   .D = op.dims.D,
                   .width = op.dims.qkv_width(),
+                  .T = Divisor(op.dims.T, op.qkv.rows()),
                   .starts = op.positions.starts.data_or_null<int32_t>(),
                   .rows = op.positions.rows.data_or_null<int32_t>()};
   if (rows.N == 0) return;
@@ -59,9 +65,11 @@ void run(Queue queue, const Rotate& op) {
     constexpr int most = 16 / sizeof(E);
     const bool vectors = aligned(op.qkv.raw()) && op.rotation.pairs % most == 0 && op.dims.D % most == 0;
     with_width<most>(vectors, [&](auto n) {
-      const int64_t units = rows.N * (op.rotation.pairs / n) * ceil_div(rows.heads, heads_each);
-      launch(queue, {op.name, blocks_for(units, threads), threads}, rotate_kernel<E, n>, op.qkv.data<E>(), rows,
-             op.rotation, op.forward ? 1.0f : -1.0f);
+      const int64_t across = op.rotation.pairs / n, of_row = across * ceil_div(rows.heads, heads_each);
+      const unsigned blocks = blocks_for(rows.N * of_row, threads);
+      launch(queue, {op.name, blocks, threads}, rotate_kernel<E, n>, op.qkv.data<E>(), rows,
+             Divisor(of_row, int64_t{blocks} * threads), Divisor(across, of_row), op.rotation,
+             op.forward ? 1.0f : -1.0f);
     });
   });
 }

@@ -16,7 +16,8 @@
 //                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16; its first byte
 //                lies on a multiple of 1024
 //   16 bits      to_float(v); to<T>(f), to nearest even; pack<T>(low, high): two bf16 or f16 in 32 bits
-//   fast math    fast_exp2, fast_exp: relative error 2^-21 or so
+//   fast math    fast_exp2, fast_exp, fast_reciprocal: relative error 2^-21 or so; the first and the last give 0 for
+//                results below 2^-126
 //   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is
 //                lane i's row of 16 bytes in shared memory
 //                multiply_add<T>(d, a, b): d (16x8 f32) += a (16x16 T, rows) * b (16x8 T, columns), T bf16 or f16,
@@ -55,6 +56,7 @@
 namespace megalith::cuda {
 
 constexpr int warp_size = 32;
+constexpr float log2_e = 1.4426950408889634f;
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }

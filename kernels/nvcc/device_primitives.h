@@ -182,6 +182,11 @@ __device__ inline float fast_exp2(float v) {
   return y;
 }
 __device__ inline float fast_exp(float v) { return __expf(v); }
+__device__ inline float fast_reciprocal(float v) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(v));
+  return y;
+}
 
 __device__ inline unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 

@@ -195,6 +195,7 @@ unsigned pack(float low, float high) {
 
 inline float fast_exp2(float v) { return std::exp2(v); }
 inline float fast_exp(float v) { return std::exp(v); }
+inline float fast_reciprocal(float v) { return 1 / v; }
 
 // Lane i gives row i % 8 of tile i / 8, and gets a part of each tile.
 struct Tiles {
