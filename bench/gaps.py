@@ -28,7 +28,7 @@ def read_trace(text):
 
 
 def gaps_of(rows):
-    """Pauses [(ns, name before, name after)] of rows in order, in which none of them runs."""
+    """The times in which no row runs, as [(ns, name before, name after)]; rows are in order."""
     found, (_, until, last) = [], rows[0]
     for begin, end, name in rows[1:]:
         if begin > until:
@@ -39,7 +39,7 @@ def gaps_of(rows):
 
 
 def last_round(rows):
-    """What begins behind the longest pause."""
+    """The rows after the longest pause."""
     longest = max(gaps_of(rows), default=None)
     if not longest:
         return rows

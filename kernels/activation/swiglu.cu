@@ -12,7 +12,7 @@ namespace {
 using element_loop::threads;
 constexpr int steps = 2;
 
-// Where the gate of an element of y lies in x; its up lies a row of y behind.
+// Returns the index in x of the gate of element i of y; its up is F elements further.
 __device__ inline int64_t gate_of(int64_t i, const Divisor& F) { return i + F.quotient(i) * F.value(); }
 
 template <class T, int n>

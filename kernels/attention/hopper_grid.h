@@ -13,7 +13,7 @@ namespace megalith::cuda::attention {
 // Returns whether there are kernels with tiles for heads of this size, in 16 bits; plain kernels serve the rest.
 constexpr bool has_tiles(int64_t size) { return size % 16 == 0 && size >= 64 && size <= 128; }
 
-constexpr double processors = 132;
+constexpr double processors = 132;  // of an H100 and an H200
 
 // --- The forward pass. heads and shared_heads, the key-value heads, are those of all sequences; size is a head's.
 
@@ -36,8 +36,8 @@ constexpr double forward_start_us(int64_t heads, int64_t shared_heads, int64_t p
   return 4 + static_cast<double>(first) * static_cast<double>(shared_heads) / static_cast<double>(heads) *
                  static_cast<double>(positions * size * 4) / 1e6;
 }
-// Returns about how many microseconds the pass takes: an even share of all blocks and half of a short block, which come
-// last, or the longest block.
+// Returns about how many microseconds the pass takes: the longest block, or an even share of all blocks and half of a
+// last one, which is short.
 constexpr double forward_us(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
   const auto tiles = static_cast<double>((positions + forward_tile - 1) / forward_tile);
   const double visit = forward_visit_us(size) * forward_sharing(size);

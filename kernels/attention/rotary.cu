@@ -19,7 +19,8 @@ struct Rows {
   }
 };
 
-// A row has units of `heads_each` heads and n neighbouring pairs of features, `across` beside each other.
+// A thread takes a unit: n neighbouring pairs of features of `heads_each` heads. `units` are those of a row, `across`
+// those of the same heads.
 template <class E, int n>
 __global__ void __launch_bounds__(threads)
     rotate_kernel(E* qkv, Rows s, Divisor units, Divisor across, Rotation rotation, float direction) {

@@ -6,9 +6,10 @@
 //   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
 //   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
-//                barrier_sync(id, threads), barrier_arrive(id, threads): a barrier, 1 to 15, is complete when so many
-//                threads, in whole warps, have come to it, from whatever line. Those that sync wait for this, and see
-//                what all did before they came; those that arrive go on at once (PTX ISA, bar.sync and bar.arrive)
+//                barrier_sync(id, threads), barrier_arrive(id, threads): a barrier from 1 to 15, which is complete
+//                when that number of threads, in whole warps, has come to it from any line. barrier_sync waits for
+//                this, and then sees what all of them did before; barrier_arrive does not wait (PTX ISA, bar.sync and
+//                bar.arrive)
 //   votes        ballot(p, mask), any(p, mask)
 //   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask); v of 4 or 8 bytes
 //   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16

@@ -130,7 +130,9 @@ TEST(CommandLine, help_is_of_the_command_that_it_names_and_fits_80_columns) {
 TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
   for (const auto& [args, words] : std::vector<std::pair<Args, std::string>>{
            {{"trian", "x"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
-           {{"help", "trian"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
+           {{"help", "trian"},
+            "megalith knows no command, option or topic `trian`; did you mean `train`? See megalith --help"},
+           {{"help", "loud", "music"}, "megalith knows no command, option or topic `loud music`; see megalith --help"},
            {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
            {{"qqqqqqq"}, "megalith has no command `qqqqqqq`; its commands are train, run, verify, "},
            {{"checkpoint"},
@@ -195,7 +197,12 @@ TEST(CommandLine, help_is_of_a_word_as_well) {
   EXPECT_NE(chat.out.find("megalith prepare --template"), std::string::npos) << chat.text();
   std::istringstream lines(chat.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
-  EXPECT_NE(said({"help", "xylophone"}).err.find("has no command `xylophone`"), std::string::npos);
+  // Topics come before keys, and a query may have several words.
+  EXPECT_EQ(lora.out.rfind("The recipe `lora`", 0), 0u) << lora.text();
+  EXPECT_EQ(said({"help", "Out", "of", "memory"}).out.rfind("Lower `batch.microbatch_size`", 0), 0u);
+  EXPECT_EQ(said({"help", "resume"}).out.rfind("The same command continues", 0), 0u);
+  // A query matches the beginnings of words only: "remain" has no "ema".
+  EXPECT_EQ(count(said({"help", "ema"}).out, "["), 0u);
 }
 
 // --section.key=value is section.key=value, wherever it stands.

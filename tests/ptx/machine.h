@@ -158,7 +158,7 @@ struct Block {
   char* access(Warp& w, int lane, Space space, uint64_t address, int bytes, bool write);
   char* shared_access(Warp& w, int lane, uint64_t address, int64_t bytes, bool write);
   void finish_copies(Warp& w, int lane, int but);
-  // A warp comes to a named barrier; those that it completes go on.
+  // A warp comes to a named barrier. If it completes the barrier, the waiting warps become ready.
   void come_to_barrier(Warp& w, const Instruction& i, bool waits);
   // Bytes that a product of these warps reads, which knew this when it was enqueued.
   const char* read_by_product(uint64_t address, int64_t bytes, const simt::WarpClocks::Row& known, uint32_t warps);

@@ -16,13 +16,13 @@ class BlockOrder {
   // The actor's block waits for the flag, which holds `found`, to be at_least. The wait ends as early as it may: with
   // the first release of this launch that is enough. Returns what it finds then.
   int32_t await(uintptr_t flag, int32_t found, int32_t at_least, const Actor& a);
-  // Whether what another block did at this time of its own is ordered before what the actor does now.
+  // Returns whether accesses of another block, at this time of its clocks, are ordered before the actor's next ones.
   bool is_known(uint32_t block, uint32_t time, const Actor& a) const;
 
  private:
-  // A block knows this of another one that released: what all its warps did before that time is ordered before what
-  // this one's warps do that know of the wait, which a warp ended at time `since`. And what is known of others goes
-  // with a release.
+  // A block knows this of another one that released: all accesses of that one before the time `before` are ordered
+  // before the accesses of those warps of this one that know of the await, which `warp` ended at time `since`. A
+  // release passes on what its block knows of others.
   struct Known {
     uint32_t before = 0, warp = 0, since = 0;
     bool to(const Actor& a) const { return since < (*a.knows)[warp]; }

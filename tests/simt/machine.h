@@ -24,7 +24,7 @@ struct Running {
   dim3 index;
 };
 extern Running running;
-extern WarpClocks clocks;  // of the block that runs
+extern WarpClocks clocks;  // belong to the running block
 inline bool in_kernel() { return running.thread >= 0; }
 
 // The memory's side.

@@ -21,7 +21,7 @@ constexpr uint16_t many = 0xffff, by_host = 0xfffe, by_ticket = 0xfffd;
 
 // Who made an access, and when.
 struct Stamp {
-  uint32_t block = 0, time = 0, warps = 0;  // block 0: nobody; a bit for each warp
+  uint32_t block = 0, time = 0, warps = 0;  // block 0: no access; warps: a bit for each
   uint16_t thread = 0;
 };
 Stamp stamp_of(const Actor& a) {

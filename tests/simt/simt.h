@@ -134,7 +134,8 @@ dim3 grid_size();
 char* shared_begin();
 
 void barrier(Where where);
-// The same at a named barrier, 1 to 15, to which `threads` threads come in whole warps. Those that do not wait go on.
+// The same at a named barrier, 1 to 15, to which `threads` threads come in whole warps. Without `waits` a thread only
+// arrives.
 void named_barrier(int id, int threads, bool waits, Where where);
 // Waits until every lane of the mask has come with the same operation, mask and line; then the last one calls
 // complete(lanes), where lanes[i] is what lane i came with, nullptr outside the mask.

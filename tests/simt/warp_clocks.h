@@ -16,9 +16,9 @@ class WarpClocks {
   static constexpr int max_warps = 32, max_barriers = 16;
   using Row = std::array<uint32_t, max_warps>;
 
-  // A block of so many warps begins. Its first accesses have time 1.
+  // Begins a block. Its first accesses have time 1.
   void begin(int warps);
-  // Says which named barrier some have come to and not enough; empty: none.
+  // Describes a named barrier to which some threads have come, but not all; "" if there is none.
   std::string unfinished() const;
 
   uint32_t now() const { return now_; }
@@ -34,9 +34,9 @@ class WarpClocks {
 
   void sync_warp(int warp);
   void sync_all();
-  // A warp comes to the named barrier `id`, which is complete when `threads` threads have come. Returns the warps that
-  // waited for it and go on now, a bit each: none while it is not complete.
-  // Error: no such barrier; threads that are no whole warps of the block; others came with another number.
+  // Lets a warp come to the named barrier `id` of `threads` threads. Returns the warps that waited there, a bit each,
+  // if this completes the barrier, and otherwise 0. Error: the number is not 1 to 15; the threads are not whole warps
+  // of the block; other threads came to a barrier of another size.
   uint32_t come(int id, int threads, int warp, bool waits);
   // Returns the threads that a barrier waits for and how many have come.
   int expected(int id) const { return 32 * barriers_[static_cast<size_t>(id)].expected; }

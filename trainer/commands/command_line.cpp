@@ -6,6 +6,7 @@
 #include "configs/config.h"
 #include "configs/foreign_keys.h"
 #include "configs/suggest.h"
+#include "configs/topics.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/commands/help.h"
 #include "trainer/job/agreement.h"
@@ -78,7 +79,7 @@ std::string help_key(const std::vector<std::string>& args, const CLI::App& cli) 
 
 bool has_word(std::string text, const std::string& word) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text.find(word) != std::string::npos;
+  return has_phrase(text, word);
 }
 
 void add_commands_with(const CLI::App& app, const std::string& word, std::string& found) {
@@ -93,11 +94,11 @@ void add_commands_with(const CLI::App& app, const std::string& word, std::string
   }
 }
 
-// Returns the keys, commands and options whose names or descriptions have a word, and our name for another program's
-// key; "" if there are none.
-std::string help_with_word(std::string word, const CLI::App& cli) {
+// Returns the topics about these words, the keys, commands and options whose names or descriptions have them, and our
+// name for another program's key; "" if there are none.
+std::string help_with_words(std::string word, const CLI::App& cli) {
   std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
-  std::string found, section;
+  std::string found = topics_about(word), section;
   if (word.size() < 3) return found;
   if (const std::string known = foreign_key_message(word); !known.empty()) found += known + ".\n";
   for (const auto& [key, value] : key_values(Config{})) {
@@ -151,6 +152,12 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   return option ? what : fmt::format("{}; its commands are {}", what, fmt::join(commands, ", "));
 }
 
+std::string unknown_words(const std::string& words, const std::vector<std::string>& commands) {
+  const std::string meant = nearest(words, commands);
+  return fmt::format("megalith knows no command, option or topic `{}`{}", shown(words),
+                     meant.empty() ? "" : fmt::format("; did you mean `{}`?", meant));
+}
+
 }  // namespace
 
 CommandLine::CommandLine(int argc, char** argv) {
@@ -167,7 +174,8 @@ CommandLine::CommandLine(int argc, char** argv) {
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
       "megalith help COMMAND, or megalith COMMAND --help, describes a command, megalith help checkpoint.keep a key of "
-      "the configuration, and megalith help WORD all keys and options that have a word.\n\nExit status: 0 for success. "
+      "the configuration, and megalith help WORD... answers questions: megalith help out of memory.\n\nExit "
+      "status: 0 for success. "
       "1 for an error, which standard error describes, or a "
       "negative answer: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that would stop "
       "a run. `checkpoint diff` has 1 for a difference and 2 for an error. 75: a signal has ended a training, with a "
@@ -177,8 +185,9 @@ CommandLine::CommandLine(int argc, char** argv) {
     std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
     help_key_ = help_key(args, cli_);
     if (!help_key_.empty()) throw CLI::CallForHelp();
-    if (args.size() == 2 && args[0] == "help" && !names_a_command(args[1], cli_)) {
-      help_text_ = help_with_word(args[1], cli_);
+    if (args.size() >= 2 && args[0] == "help" && !names_a_command(args[1], cli_)) {
+      help_words_ = fmt::format("{}", fmt::join(args.begin() + 1, args.end(), " "));
+      help_text_ = help_with_words(help_words_, cli_);
       if (!help_text_.empty()) throw CLI::CallForHelp();
     }
     args = normalized(std::move(args), cli_);
@@ -210,6 +219,7 @@ std::string CommandLine::usage_error() const {
   if (stop_ && !(wants_help && commands_of(named).empty())) {
     std::vector<std::string> unknown = named.remaining();
     std::erase(unknown, "--");
+    if (!unknown.empty() && !help_words_.empty()) return see(unknown_words(help_words_, names_of(commands_of(cli_))));
     if (!unknown.empty()) return see(unknown_argument(named, unknown.front()));
   }
   if (wants_help) return "";
@@ -248,7 +258,8 @@ int CommandLine::run(const Session& session) const {
     if (session.rank() != 0) return;
     use_threads(1);
     if (!help_key_.empty() || !help_text_.empty())
-      fmt::print("{}", wrapped(help_text_.empty() ? describe_options(help_key_) : help_text_));
+      fmt::print("{}",
+                 wrapped(help_text_.empty() ? topics_about(help_key_) + describe_options(help_key_) : help_text_));
     else
       status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
   });
