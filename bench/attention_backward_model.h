@@ -70,34 +70,36 @@ inline double visits_of(const BackwardPass& pass, const BackwardModel& model = {
   return last;
 }
 
-// The pass that the kernel makes of a shape.
-inline BackwardPass pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  const auto grid = cuda::attention::backward_grid(heads, shared_heads, positions, size);
-  return {.heads = heads, .shared_heads = shared_heads, .apart = grid.apart, .order = grid.order};
+using cuda::attention::AttentionShape;
+
+// Returns the pass that the kernel makes of a shape.
+inline BackwardPass pass_of(const AttentionShape& s) {
+  const auto grid = cuda::attention::backward_grid(s);
+  return {.heads = s.heads, .shared_heads = s.shared_heads, .apart = grid.apart, .order = grid.order};
 }
-// The other choice for it.
-inline BackwardPass other_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  BackwardPass pass = pass_of(heads, shared_heads, positions, size);
+// Returns the pass with the other choice for heads that share keys.
+inline BackwardPass other_pass_of(const AttentionShape& s) {
+  BackwardPass pass = pass_of(s);
   pass.apart = !pass.apart;
-  pass.order = cuda::attention::backward_order(heads, shared_heads, positions, size, pass.apart);
+  pass.order = cuda::attention::backward_order(s, pass.apart);
   return pass;
 }
-// The pass of the versions that the H100 and the H200 measured: all heads of a group in a block, as many rooms as fit
-// into 32 MiB.
-inline BackwardPass earlier_pass_of(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  const int64_t tiles = positions / 128, flags = (heads * tiles + 1) * 4;
-  const int64_t rooms = ((int64_t{32} << 20) - (flags + 255) / 256 * 256) / (positions * size * 4);
-  const int64_t at_once = (rooms >= heads ? heads : std::max<int64_t>(1, rooms / 3)) * shared_heads / heads;
-  return {.heads = heads,
-          .shared_heads = shared_heads,
-          .order = cuda::attention::head_order(shared_heads, tiles, std::max<int64_t>(1, at_once)),
+// Returns the pass of the versions that the H100 and the H200 measured: all heads of a group in a block, as many rooms
+// as fit into 32 MiB.
+inline BackwardPass earlier_pass_of(const AttentionShape& s) {
+  const int64_t tiles = s.positions / 128, flags = (s.heads * tiles + 1) * 4;
+  const int64_t rooms = ((int64_t{32} << 20) - (flags + 255) / 256 * 256) / (s.positions * s.size * 4);
+  const int64_t at_once = (rooms >= s.heads ? s.heads : std::max<int64_t>(1, rooms / 3)) * s.shared_heads / s.heads;
+  return {.heads = s.heads,
+          .shared_heads = s.shared_heads,
+          .order = cuda::attention::head_order(s.shared_heads, tiles, std::max<int64_t>(1, at_once)),
           .rooms = rooms,
           .rounding = 0.5};
 }
 
 // Returns the microseconds of rounding dq at 4 TB/s.
-constexpr double rounding_us(int64_t heads, int64_t positions, int64_t size) {
-  return 3 + 1.1 * static_cast<double>(heads * positions * size) * 6 / 4e6;
+constexpr double rounding_us(const AttentionShape& s) {
+  return 3 + 1.1 * static_cast<double>(s.heads * s.positions * s.size) * 6 / 4e6;
 }
 
 }  // namespace megalith::bench

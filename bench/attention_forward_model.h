@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "bench/attention_rows.h"
-#include "kernels/attention/hopper_grid.h"
 
 namespace megalith::bench {
 
@@ -102,8 +101,9 @@ inline double visit_us(int64_t size, Turns turns, const ForwardModel& model = {}
 // Returns the microseconds of a row with such visits of its blocks: each block takes the processor that is free first.
 inline double forward_row_us(const AttentionRow& row, double visit) {
   namespace attention = cuda::attention;
-  const int64_t tiles = (row.positions + attention::forward_tile - 1) / attention::forward_tile;
-  const auto order = attention::head_order(row.all_heads(), tiles, attention::heads_in_l2(row.positions, row.size));
+  const attention::AttentionShape shape = row.shape();
+  const auto order = attention::head_order(shape.heads, shape.tiles(attention::forward_tile),
+                                           attention::heads_in_l2(shape.positions, shape.size));
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   for (int i = 0; i < static_cast<int>(attention::processors) * attention::forward_sharing(row.size); i++) free.push(0);
   double last = 0;
@@ -114,7 +114,7 @@ inline double forward_row_us(const AttentionRow& row, double visit) {
     free.push(ends);
     last = std::max(last, ends);
   }
-  return last + attention::forward_start_us(row.all_heads(), row.all_shared_heads(), row.positions, row.size);
+  return last + attention::forward_start_us(shape);
 }
 
 }  // namespace megalith::bench

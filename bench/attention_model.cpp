@@ -19,7 +19,7 @@ void print_forward() {
   fmt::print("| forward, us | measured | that pass, by the model | today's | TFLOP/s |\n|---|---|---|---|---|\n");
   for (const AttentionRow& row : attention_rows) {
     const double us = forward_row_us(row, visit_us(row.size, Turns::products));
-    const double flops = 2.0 * static_cast<double>(row.all_heads() * row.size * row.positions * (row.positions + 1));
+    const double flops = 2.0 * static_cast<double>(row.shape().heads * row.size * row.positions * (row.positions + 1));
     fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", shape_of(row), or_none(row.forward),
                forward_row_us(row, visit_us(row.size, Turns::softmax)), us, flops / us / 1e6);
   }
@@ -30,21 +30,21 @@ void print_backward() {
       "| backward, us | balanced | measured | that pass, by the model | today's | its heads | the other choice |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const AttentionRow& row : attention_rows) {
-    const int64_t heads = row.all_heads(), shared = row.all_shared_heads();
+    const AttentionShape shape = row.shape();
     const double visit = cuda::attention::backward_visit_us(row.size);
     const auto us = [&](const BackwardPass& pass) {
-      return visits_of(pass) * visit + (pass.rooms > 0 ? 0 : rounding_us(heads, row.positions, row.size));
+      return visits_of(pass) * visit + (pass.rooms > 0 ? 0 : rounding_us(shape));
     };
     const double tiles = static_cast<double>(row.positions) / 128;
-    const BackwardPass pass = pass_of(heads, shared, row.positions, row.size);
-    fmt::print(
-        "| {} | {:.0f} | {} | {:.0f} | {:.0f} | {} | {} |\n", shape_of(row),
-        static_cast<double>(heads) * tiles * (tiles + 1) / 2 / cuda::attention::processors * visit,
-        or_none(row.backward), us(earlier_pass_of(heads, shared, row.positions, row.size)), us(pass),
-        heads == shared ? "-"
-        : pass.apart    ? "apart"
-                        : "together",
-        heads == shared ? "-" : fmt::format("{:.0f}", us(other_pass_of(heads, shared, row.positions, row.size))));
+    const BackwardPass pass = pass_of(shape);
+    const bool shares = shape.heads > shape.shared_heads;
+    fmt::print("| {} | {:.0f} | {} | {:.0f} | {:.0f} | {} | {} |\n", shape_of(row),
+               static_cast<double>(shape.heads) * tiles * (tiles + 1) / 2 / cuda::attention::processors * visit,
+               or_none(row.backward), us(earlier_pass_of(shape)), us(pass),
+               !shares      ? "-"
+               : pass.apart ? "apart"
+                            : "together",
+               !shares ? "-" : fmt::format("{:.0f}", us(other_pass_of(shape))));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/attention/hopper_grid.h"
+
 namespace megalith::bench {
 
 struct AttentionRow {
@@ -11,8 +13,9 @@ struct AttentionRow {
   // Microseconds of the passes at commit 58356753; 0: not measured.
   double forward = 0, backward = 0;
 
-  int64_t all_heads() const { return sequences * heads; }
-  int64_t all_shared_heads() const { return sequences * shared_heads; }
+  cuda::attention::AttentionShape shape() const {
+    return {sequences * heads, sequences * shared_heads, positions, size};
+  }
 };
 constexpr AttentionRow attention_rows[] = {
     {"124M", 16, 12, 12, 1024, 64, 113.8, 323},

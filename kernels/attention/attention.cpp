@@ -34,7 +34,7 @@ void expect_starts(const char* op, const Tensor& starts, const AttentionDims& d)
 
 int64_t attention_backward_scratch(const cuda::Chip& chip, DType dtype, const AttentionDims& dims) {
   if (chip.generation != 9 || !is_16_bit(dtype) || !cuda::attention::has_tiles(dims.D)) return 0;
-  return cuda::attention::backward_grid(dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D).scratch();
+  return cuda::attention::backward_grid({dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D}).scratch();
 }
 
 void launch(Stream& s, const AttentionForward& op) {

@@ -284,7 +284,7 @@ void hopper_forward(Queue queue, const AttentionForward& op);
 // The flags in the scratch memory of the backward pass are zeroed before it.
 inline BackwardGrid grid_of_backward(const AttentionDims& dims) {
   check_tiles(dims, backward_tile);
-  return backward_grid(dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D);
+  return backward_grid({dims.B * dims.H, dims.B * dims.kv(), dims.T, dims.D});
 }
 void hopper_backward(Queue queue, const AttentionBackward& op);
 

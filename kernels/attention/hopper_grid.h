@@ -15,7 +15,14 @@ constexpr bool has_tiles(int64_t size) { return size % 16 == 0 && size >= 64 && 
 
 constexpr double processors = 132;  // of an H100 and an H200
 
-// --- The forward pass. heads and shared_heads, the key-value heads, are those of all sequences; size is a head's.
+struct AttentionShape {
+  int64_t heads, shared_heads;  // query heads and key-value heads of all sequences; shared_heads divides heads
+  int64_t positions, size;      // of a sequence; of a head
+
+  constexpr int64_t tiles(int64_t tile) const { return (positions + tile - 1) / tile; }
+};
+
+// --- The forward pass.
 
 constexpr int forward_tile = 128;  // queries of a block
 // Small heads take half the keys at a time, so that two blocks share a processor: the softmax of one, and its first and
@@ -30,20 +37,19 @@ constexpr double forward_visit_us(int64_t size) {
 constexpr double forward_begin_us = 3.5;  // a block's first copies and its rounding
 // Returns the microseconds of a launch and of the copies that nothing hides: the keys and values of the first heads
 // come from memory at 1 TB/s.
-constexpr double forward_start_us(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  const int64_t tiles = (positions + forward_tile - 1) / forward_tile;
-  const int64_t first = head_order(heads, tiles, heads_in_l2(positions, size)).at_once;
-  return 4 + static_cast<double>(first) * static_cast<double>(shared_heads) / static_cast<double>(heads) *
-                 static_cast<double>(positions * size * 4) / 1e6;
+constexpr double forward_start_us(const AttentionShape& s) {
+  const int64_t first = head_order(s.heads, s.tiles(forward_tile), heads_in_l2(s.positions, s.size)).at_once;
+  return 4 + static_cast<double>(first) * static_cast<double>(s.shared_heads) / static_cast<double>(s.heads) *
+                 static_cast<double>(s.positions * s.size * 4) / 1e6;
 }
 // Returns about how many microseconds the pass takes: the longest block, or an even share of all blocks and half of a
 // last one, which is short.
-constexpr double forward_us(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  const auto tiles = static_cast<double>((positions + forward_tile - 1) / forward_tile);
-  const double visit = forward_visit_us(size) * forward_sharing(size);
-  const double share = static_cast<double>(heads) * tiles / (processors * forward_sharing(size));
+constexpr double forward_us(const AttentionShape& s) {
+  const auto tiles = static_cast<double>(s.tiles(forward_tile));
+  const double visit = forward_visit_us(s.size) * forward_sharing(s.size);
+  const double share = static_cast<double>(s.heads) * tiles / (processors * forward_sharing(s.size));
   const double even = share * (forward_begin_us + visit * (tiles + 1) / 2) + 0.5 * (forward_begin_us + visit);
-  return forward_start_us(heads, shared_heads, positions, size) + std::max(even, forward_begin_us + visit * tiles);
+  return forward_start_us(s) + std::max(even, forward_begin_us + visit * tiles);
 }
 
 // --- The backward pass.
@@ -71,34 +77,32 @@ constexpr double backward_begin = 2.0, backward_join = 0.6;
 
 // Returns about how many visits pass until the last block ends: an even share of all visits, and the idle time while
 // the longest blocks, which come last, end.
-constexpr double backward_visits(int64_t heads, int64_t shared_heads, int64_t tiles, bool apart) {
+constexpr double backward_visits(const AttentionShape& s, bool apart) {
   constexpr double idle = 0.48;
-  const int64_t members = heads / shared_heads, each_has = apart ? 1 : members, owners = heads / each_has;
+  const int64_t tiles = s.tiles(backward_tile), members = s.heads / s.shared_heads, each_has = apart ? 1 : members;
   // Blocks that start together add to dk and dv one after the other, and some wait for it.
   const double each = backward_begin + (apart ? backward_join * (1 + 0.4 * static_cast<double>(members - 1)) : 0);
-  const double work = static_cast<double>(heads * tiles) * static_cast<double>(tiles + 1) / 2 +
-                      each * static_cast<double>(owners * tiles);
+  const double work = static_cast<double>(s.heads * tiles) * static_cast<double>(tiles + 1) / 2 +
+                      each * static_cast<double>(s.heads / each_has * tiles);
   return work / processors + idle * static_cast<double>(each_has * tiles);
 }
 
-// heads and shared_heads: of all sequences; shared_heads, the key-value heads, divide heads. size: of a head.
-constexpr HeadOrder backward_order(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size, bool apart) {
-  const int64_t tiles = (positions + backward_tile - 1) / backward_tile;
+constexpr HeadOrder backward_order(const AttentionShape& s, bool apart) {
+  const int64_t tiles = s.tiles(backward_tile);
   // As many heads run at once as fit into 40 MB of L2 with their queries and output gradients, in 16 bits, and their
   // sums of dq; but at least eight, so that blocks wait less.
-  const int64_t at_once = std::max<int64_t>(8, (int64_t{40} << 20) / (tiles * backward_tile * size * 8));
-  if (apart) return head_order(heads, tiles, at_once);
-  return head_order(shared_heads, tiles, std::max<int64_t>(1, at_once * shared_heads / heads));
+  const int64_t at_once = std::max<int64_t>(8, (int64_t{40} << 20) / (tiles * backward_tile * s.size * 8));
+  if (apart) return head_order(s.heads, tiles, at_once);
+  return head_order(s.shared_heads, tiles, std::max<int64_t>(1, at_once * s.shared_heads / s.heads));
 }
-constexpr BackwardGrid backward_grid(int64_t heads, int64_t shared_heads, int64_t positions, int64_t size) {
-  const int64_t tiles = (positions + backward_tile - 1) / backward_tile, rows = tiles * backward_tile;
-  const bool apart = heads > shared_heads && backward_visits(heads, shared_heads, tiles, true) <
-                                                 backward_visits(heads, shared_heads, tiles, false);
+constexpr BackwardGrid backward_grid(const AttentionShape& s) {
+  const int64_t tiles = s.tiles(backward_tile), elements = tiles * backward_tile * s.size;  // of a head
+  const bool apart = s.heads > s.shared_heads && backward_visits(s, true) < backward_visits(s, false);
   return {.apart = apart,
-          .order = backward_order(heads, shared_heads, positions, size, apart),
-          .dq = heads * rows * size,
-          .dkv = apart ? 2 * shared_heads * rows * size : 0,
-          .flags = (heads + shared_heads) * tiles + 1};
+          .order = backward_order(s, apart),
+          .dq = s.heads * elements,
+          .dkv = apart ? 2 * s.shared_heads * elements : 0,
+          .flags = (s.heads + s.shared_heads) * tiles + 1};
 }
 
 }  // namespace megalith::cuda::attention

@@ -178,7 +178,7 @@ TEST_F(DeviceBits, AttentionOfGroupsTogetherAndApart) {
                              {{1, 20, 112, 128, 0, 14}, false},
                              {{5, 20, 32, 64, 0, 2}, false}}) {
     const auto grid =
-        cuda::attention::backward_grid(one.dims.B * one.dims.H, one.dims.B * one.dims.kv(), one.dims.T, one.dims.D);
+        cuda::attention::backward_grid({one.dims.B * one.dims.H, one.dims.B * one.dims.kv(), one.dims.T, one.dims.D});
     EXPECT_EQ(grid.apart, one.apart) << one.dims.H << " heads, " << one.dims.kv() << " of keys";
     for (double p : {0.0, 0.2})
       for (const Documents& documents : {Documents{}, Documents{7, 150, 20}}) {

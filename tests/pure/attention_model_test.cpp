@@ -22,7 +22,7 @@ TEST(AttentionModel, MeetsWhatWasMeasured) {
       forward++;
     }
     if (row.backward > 0) {
-      const BackwardPass pass = earlier_pass_of(row.all_heads(), row.all_shared_heads(), row.positions, row.size);
+      const BackwardPass pass = earlier_pass_of(row.shape());
       EXPECT_NEAR(visits_of(pass) * cuda::attention::backward_visit_us(row.size) / row.backward, 1, 0.08);
       backward++;
     }
@@ -43,8 +43,7 @@ TEST(AttentionModel, VisitsTakeWhatThePlanSays) {
         if (sequences * heads * positions > 1 << 20) continue;
         for (int64_t size : {64, 128}) {
           const AttentionRow row{"", sequences, heads, heads, positions, size};
-          EXPECT_NEAR(cuda::attention::forward_us(sequences * heads, sequences * heads, positions, size) /
-                          forward_row_us(row, size == 64 ? visit_64 : visit_128),
+          EXPECT_NEAR(cuda::attention::forward_us(row.shape()) / forward_row_us(row, size == 64 ? visit_64 : visit_128),
                       1, 0.1)
               << sequences << " sequences of " << positions << ", " << heads << " heads of " << size;
         }
@@ -61,9 +60,10 @@ TEST(AttentionModel, TheChoiceIsNearTheBest) {
           const int64_t heads = sequences * shared * members;
           if (heads * positions > 1 << 19) continue;
           for (int64_t size : {64, 128}) {
-            const BackwardPass pass = pass_of(heads, sequences * shared, positions, size);
+            const AttentionShape shape{heads, sequences * shared, positions, size};
+            const BackwardPass pass = pass_of(shape);
             (pass.apart ? apart : together)++;
-            EXPECT_LT(visits_of(pass), 1.11 * visits_of(other_pass_of(heads, sequences * shared, positions, size)))
+            EXPECT_LT(visits_of(pass), 1.11 * visits_of(other_pass_of(shape)))
                 << sequences << " sequences of " << positions << ", " << shared << " x " << members << " heads of "
                 << size;
           }
@@ -78,7 +78,7 @@ TEST(AttentionModel, WhatBlocksWaitForHasStarted) {
   for (int64_t members : {1, 4, 7, 8, 16})
     for (int64_t positions : {1, 128, 1000, 8192}) {
       const int64_t shared = 3, heads = shared * members, tiles = (positions + 127) / 128;
-      const auto grid = backward_grid(heads, shared, positions, 64);
+      const auto grid = backward_grid({heads, shared, positions, 64});
       ASSERT_EQ(grid.order.blocks(), (grid.apart ? heads : shared) * tiles);
       std::vector<int64_t> ticket(static_cast<size_t>(grid.order.blocks()), -1);
       const auto of = [&](int64_t head, int64_t tile) -> int64_t& {

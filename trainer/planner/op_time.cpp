@@ -86,11 +86,10 @@ double gemm_time(const Cost& cost, const Processor& processor, const Hardware& h
 double hopper_attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   namespace model = cuda::attention;
   const double us = 1e-6 * 989.4e12 / processor.peak;
-  if (!cost.backward) return us * model::forward_us(cost.m, cost.shared, cost.n, cost.k);
-  const auto grid = model::backward_grid(cost.m, cost.shared, cost.n, cost.k);
+  const model::AttentionShape shape{.heads = cost.m, .shared_heads = cost.shared, .positions = cost.n, .size = cost.k};
+  if (!cost.backward) return us * model::forward_us(shape);
   const double rounded = static_cast<double>(cost.m * cost.n * cost.k) * (4 + 2);  // bytes: dq in f32 and in 16 bits
-  return us * model::backward_visit_us(cost.k) *
-             model::backward_visits(cost.m, cost.shared, grid.order.tiles, grid.apart) +
+  return us * model::backward_visit_us(cost.k) * model::backward_visits(shape, model::backward_grid(shape).apart) +
          rounded / (processor.bandwidth * hardware.calibrated.memory);
 }
 
