@@ -80,10 +80,11 @@ constexpr double backward_begin = 2.0, backward_join = 0.6;
 constexpr double backward_visits(const AttentionShape& s, bool apart) {
   constexpr double idle = 0.48;
   const int64_t tiles = s.tiles(backward_tile), members = s.heads / s.shared_heads, each_has = apart ? 1 : members;
+  const int64_t owners = s.heads / each_has;
   // Blocks that start together add to dk and dv one after the other, and some wait for it.
   const double each = backward_begin + (apart ? backward_join * (1 + 0.4 * static_cast<double>(members - 1)) : 0);
   const double work = static_cast<double>(s.heads * tiles) * static_cast<double>(tiles + 1) / 2 +
-                      each * static_cast<double>(s.heads / each_has * tiles);
+                      each * static_cast<double>(owners * tiles);
   return work / processors + idle * static_cast<double>(each_has * tiles);
 }
 
