@@ -49,7 +49,6 @@ inline double visit_us(int64_t size, Turns turns, const ForwardModel& model = {}
     Does does = Does::await_turn;
     double left = 0;
     bool sums_done = true;
-    int visits = 0;
   };
   struct Product {
     size_t warpgroup;

@@ -56,7 +56,7 @@ def report(rows):
     elapsed = max(end for _, end, _ in rows) - rows[0][0]
     idle = sum(ns for ns, _, _ in gaps)
     yield (f"{elapsed / 1e6:.2f} ms with {len(rows)} launches and copies: none runs for {idle / 1e6:.2f} ms ({100 * idle / elapsed:.1f} %), in "
-           f"{len(gaps)} pauses")
+           f"{len(gaps)} {'pause' if len(gaps) == 1 else 'pauses'}")
     between = collections.defaultdict(list)
     for ns, before, after in gaps:
         between[before, after].append(ns)

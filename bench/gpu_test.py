@@ -300,11 +300,12 @@ class Gpu(OnStandIns):
             echo '1500,1000,7,"second(int)"'
             echo '900000,2000,7,"void megalith::cuda::attention::first<float>(int)"'
             echo '900500,4500,13,"copy"'
+            echo '900600,100,7,"inside"'
             echo '905000,1000,7,"second(int)"'
             echo '909000,1000,7,"second(int)"';; esac""")
         path = dict(os.environ, PATH=self.folder + "/bin:" + os.environ["PATH"])
         done = subprocess.run([sys.executable, HERE + "/gaps.py", "bench_step"], env=path, capture_output=True, text=True)
-        self.assertEqual(done.stdout, "0.01 ms with 4 launches and copies: none runs for 0.00 ms (30.0 %), in 1 pauses\n"
+        self.assertEqual(done.stdout, "0.01 ms with 5 launches and copies: none runs for 0.00 ms (30.0 %), in 1 pause\n"
                          "   0.003 ms in    1 x    3.0 us: second -> second\n", done.stderr)
         with open(self.folder + "/bin/asked") as file:
             self.assertEqual(file.read(), "go\ngo\n")

@@ -42,6 +42,9 @@ def llama(layers, hidden, algorithm, sequences, highest, length=256):
 
 
 TRIES = [  # name, vocabulary, overrides
+    ("the recipe", 4096, []),
+    ("the recipe, vocabulary 2048", 2048, []),
+    ("the recipe, vocabulary 8192", 8192, []),
     ("GPT-2's block, AdamW, 4 x 256, 4 sequences of 256, 2e-3", 4096,
      GPT2 + shape(4, 256, 4) + ["optimizer.algorithm=adamw"] + rate(2e-3) + batch(4)),
     ("AdamW, 4 x 256, 4 of 256, 2e-3", 4096, llama(4, 256, "adamw", 4, 2e-3)),

@@ -1,5 +1,4 @@
-// What people look for by words that are no name of a command or a key: answers of a sentence or two, each with its
-// page.
+// Answers to words that name neither a command nor a key: a sentence or two, and the page that says more.
 #pragma once
 
 #include <span>
@@ -18,7 +17,7 @@ std::span<const Topic> topics();
 // topic answers if the query has one of its phrases, or one of its phrases has the query.
 std::string topics_about(const std::string& query);
 
-// Whether words begin in a text where this phrase stands; both in lower case.
+// Returns whether a text has a phrase that begins where a word begins. Both are in lower case.
 bool has_phrase(const std::string& text, const std::string& phrase);
 
 }  // namespace megalith

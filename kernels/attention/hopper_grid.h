@@ -13,7 +13,8 @@ namespace megalith::cuda::attention {
 // Returns whether there are kernels with tiles for heads of this size, in 16 bits; plain kernels serve the rest.
 constexpr bool has_tiles(int64_t size) { return size % 16 == 0 && size >= 64 && size <= 128; }
 
-constexpr double processors = 132;  // of an H100 and an H200
+// The multiprocessors of an H100 and an H200.
+constexpr double processors = 132;
 
 struct AttentionShape {
   int64_t heads, shared_heads;  // query heads and key-value heads of all sequences; shared_heads divides heads
@@ -97,12 +98,12 @@ constexpr HeadOrder backward_order(const AttentionShape& s, bool apart) {
   return head_order(s.shared_heads, tiles, std::max<int64_t>(1, at_once * s.shared_heads / s.heads));
 }
 constexpr BackwardGrid backward_grid(const AttentionShape& s) {
-  const int64_t tiles = s.tiles(backward_tile), elements = tiles * backward_tile * s.size;  // of a head
+  const int64_t tiles = s.tiles(backward_tile), of_head = tiles * backward_tile * s.size;
   const bool apart = s.heads > s.shared_heads && backward_visits(s, true) < backward_visits(s, false);
   return {.apart = apart,
           .order = backward_order(s, apart),
-          .dq = s.heads * elements,
-          .dkv = apart ? 2 * s.shared_heads * elements : 0,
+          .dq = s.heads * of_head,
+          .dkv = apart ? 2 * s.shared_heads * of_head : 0,
           .flags = (s.heads + s.shared_heads) * tiles + 1};
 }
 

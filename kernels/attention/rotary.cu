@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 void run(Queue queue, const Rotate& op) {
+  if (op.qkv.rows() == 0) return;
   const Rows rows{.N = op.qkv.rows(),
                   .heads = op.dims.H + op.dims.kv(),
                   .D = op.dims.D,
@@ -60,7 +61,6 @@ void run(Queue queue, const Rotate& op) {
                   .T = Divisor(op.dims.T, op.qkv.rows()),
                   .starts = op.positions.starts.data_or_null<int32_t>(),
                   .rows = op.positions.rows.data_or_null<int32_t>()};
-  if (rows.N == 0) return;
   with_compute_type(op.qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     constexpr int most = 16 / sizeof(E);

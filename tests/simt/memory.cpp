@@ -1,80 +1,21 @@
-// The machine knows of every two bytes of shared and device memory who wrote and who read them last, and when.
-#include <sys/mman.h>
+// Checks every access of kernels to shared and device memory against the earlier ones (simt.h).
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
-#include "kernels/system/check.h"
-#include "tests/simt/block_order.h"
-#include "tests/simt/machine.h"
-#include "tests/simt/symbols.h"
-
-// The linker defines these: the program's writable variables lie between them.
-extern "C" char __data_start, _end;
+#include "tests/simt/watched_memory.h"
 
 namespace megalith::simt {
 
 namespace {
-constexpr int64_t unit = 2, device_bytes = int64_t{512} << 20, shared_capacity = 256 * 1024, gap = 4096;
-constexpr uint16_t many = 0xffff, by_host = 0xfffe, by_ticket = 0xfffd;
+Memory& memory() { return watched; }
 
-// Who made an access, and when.
-struct Stamp {
-  uint32_t block = 0, time = 0, warps = 0;  // block 0: no access; warps: a bit for each
-  uint16_t thread = 0;
-};
 Stamp stamp_of(const Actor& a) {
   return {.block = a.block, .time = clocks.now(), .warps = 1u << a.warp, .thread = a.thread};
 }
-struct Cell {
-  Stamp write, read;             // the last of each
-  uint32_t write_published = 0;  // how often its writer had published then
-};
-
-constexpr Cell written_by_host{.write = {.block = 1, .thread = by_host}, .read = {}};
-
-struct Allocation {
-  std::string name;
-  uintptr_t begin, end;
-  bool read_only;
-};
-
-template <class T>
-T* reserve(int64_t count) {
-  void* p = mmap(nullptr, static_cast<size_t>(count) * sizeof(T), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  CHECK(p != MAP_FAILED, "no address space for the simulated device");
-  madvise(p, static_cast<size_t>(count) * sizeof(T), MADV_HUGEPAGE);  // open_to_host goes through all pages
-  return static_cast<T*>(p);
-}
-
-struct Region {
-  uintptr_t begin, end;
-  Cell* cells;
-  bool holds(uintptr_t p) const { return p - begin < end - begin; }
-  Cell* cell(uintptr_t p) const { return cells + (p - begin) / unit; }
-};
-Region region(void* p, int64_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(p);
-  return {begin, begin + static_cast<uintptr_t>(bytes), reserve<Cell>(bytes / unit + 1)};
-}
-
-struct Memory {
-  Region device = region(reserve<char>(device_bytes), device_bytes);
-  Region dynamic = region(reserve<char>(2 * shared_capacity), 2 * shared_capacity);
-  Region fixed = region(&__data_start, &_end - &__data_start);
-  uintptr_t shared = dynamic.begin + gap;
-  int64_t shared_bytes = 0, most_shared_bytes = 0, static_bytes = 0;
-  std::vector<Symbol> variables;  // __shared__ ones that the launch has touched
-  uintptr_t used = device.begin;
-  std::vector<Allocation> allocations;
-  std::vector<std::vector<uint32_t>> published = std::vector<std::vector<uint32_t>>(1024);  // when, by thread
-  BlockOrder order;
-  size_t last = 0;  // allocation of the last access
-  int64_t accesses = 0;
-} the_memory;
-Memory& memory() { return the_memory; }
 
 const char* verb(bool write) { return write ? "writes" : "reads"; }
 
@@ -94,12 +35,6 @@ const Allocation& allocation(uintptr_t p, int64_t bytes, bool write) {
   if (!near) fault(fmt::format("{} {} bytes of device memory that nobody has allocated", verb(write), bytes));
   fault(fmt::format("{} {} bytes at byte {} of {}, which has {}", verb(write), bytes,
                     static_cast<int64_t>(p) - static_cast<int64_t>(near->begin), near->name, near->end - near->begin));
-}
-
-const Allocation& holder(uintptr_t p, int64_t bytes, const char* does) {
-  for (const Allocation& a : memory().allocations)
-    if (p >= a.begin && p + static_cast<uintptr_t>(bytes) <= a.end) return a;
-  FAIL("a library {} {} bytes that are not within an allocation of the simulated device", does, bytes);
 }
 
 [[noreturn]] void outside_shared(uintptr_t p, int64_t bytes, bool write) {
@@ -237,82 +172,6 @@ inline void access(const void* pointer, int64_t bytes, const Actor& a) {
 }
 }  // namespace
 
-void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by) {
-  Memory& m = memory();
-  const uintptr_t begin = (m.used + gap + 255) / 256 * 256 + static_cast<uintptr_t>(misaligned_by);
-  const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
-  CHECK(end + gap <= m.device.end, "the simulated device has {} bytes of memory", device_bytes);
-  m.used = end;
-  m.allocations.push_back({name, begin, end, contents == Contents::read_only});
-  if (contents != Contents::unwritten)
-    for (Cell* c = m.device.cell(begin); c != m.device.cell(end + unit - 1); c++) *c = written_by_host;
-  return reinterpret_cast<void*>(begin);
-}
-
-int64_t used_bytes() { return static_cast<int64_t>(memory().used - memory().device.begin); }
-
-namespace {
-// Whole pages that are given back read as zeros: nothing written.
-void forget(Cell* begin, Cell* end) {
-  constexpr uintptr_t page = 4096;
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page,
-                  last = reinterpret_cast<uintptr_t>(end) / page * page;
-  if (first >= last) return std::fill(begin, end, Cell{});
-  std::memset(static_cast<void*>(begin), 0, first - reinterpret_cast<uintptr_t>(begin));
-  std::memset(reinterpret_cast<void*>(last), 0, reinterpret_cast<uintptr_t>(end) - last);
-  madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-}
-}  // namespace
-
-void release(void* p) {
-  Memory& m = memory();
-  const auto at = std::find_if(m.allocations.begin(), m.allocations.end(),
-                               [&](const Allocation& a) { return a.begin == reinterpret_cast<uintptr_t>(p); });
-  CHECK(at != m.allocations.end(), "released what is no allocation of the simulated device");
-  forget(m.device.cell(at->begin), m.device.cell(at->end + unit - 1));
-  m.allocations.erase(at);
-  if (m.allocations.empty()) return clear_memory();
-  m.used = 0;  // what lies behind the last that is left is free again
-  for (const Allocation& left : m.allocations) m.used = std::max(m.used, left.end);
-}
-
-bool is_device_memory(const void* p) { return memory().device.holds(reinterpret_cast<uintptr_t>(p)); }
-
-void reads_by_library(const void* pointer, int64_t bytes) {
-  Memory& m = memory();
-  const auto p = reinterpret_cast<uintptr_t>(pointer);
-  const Allocation& a = holder(p, bytes, "reads");
-  for (Cell* c = m.device.cell(p); c != m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1); c++)
-    CHECK(c->write.block, "a library reads byte {} of {}, which nobody has written",
-          p - a.begin + static_cast<uintptr_t>(c - m.device.cell(p)) * unit, a.name);
-}
-
-void writes_by_library(void* pointer, int64_t bytes) {
-  Memory& m = memory();
-  const auto p = reinterpret_cast<uintptr_t>(pointer);
-  const Allocation& a = holder(p, bytes, "writes");
-  CHECK(!a.read_only, "a library writes to {}, which is read-only", a.name);
-  std::fill(m.device.cell(p), m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1), written_by_host);
-}
-
-void open_to_host(bool open) {
-  const Memory& m = memory();
-  mprotect(reinterpret_cast<void*>(m.device.begin), m.device.end - m.device.begin,
-           open ? PROT_READ | PROT_WRITE : PROT_NONE);
-}
-
-void clear_memory() {
-  Memory& m = memory();
-  // Pages given back read as zeros: nothing written.
-  const size_t used = m.used - m.device.begin;
-  if (used) {
-    madvise(reinterpret_cast<void*>(m.device.begin), used, MADV_DONTNEED);
-    madvise(m.device.cells, (used / unit + 1) * sizeof(Cell), MADV_DONTNEED);
-  }
-  m.used = m.device.begin;
-  m.allocations.clear();
-}
-
 void begin_launch(int64_t shared_bytes, int64_t most_shared_bytes) {
   Memory& m = memory();
   m.shared_bytes = shared_bytes;
@@ -331,21 +190,25 @@ void reads(const void* p, int64_t bytes, int lane) {
 }
 void writes(void* p, int64_t bytes) { access<true>(p, bytes, running.actor); }
 
+namespace {
+// The cells of a flag or a counter of tickets.
+std::span<Cell> cells_of(const int32_t* number, bool write) {
+  const Place place = find(reinterpret_cast<uintptr_t>(number), sizeof(*number), write);
+  if (place.space != Space::device) fault("a flag or a counter of tickets that is no device memory");
+  return {place.cells, sizeof(*number) / unit};
+}
+}  // namespace
+
 void release(int32_t* flag, int32_t value) {
   const Actor& a = running.actor;
-  const auto p = reinterpret_cast<uintptr_t>(flag);
-  const Place place = find(p, sizeof(*flag), true);
-  if (place.space != Space::device) fault("a flag that is no device memory");
-  memory().order.release(p, value, a);
-  for (uint64_t i = 0; i < sizeof(*flag) / unit; i++) place.cells[i].write = stamp_of(a);
+  for (Cell& c : cells_of(flag, true)) c.write = stamp_of(a);
+  memory().order.release(reinterpret_cast<uintptr_t>(flag), value, a);
   std::memcpy(flag, &value, sizeof(value));
 }
 int32_t await(const int32_t* flag, int32_t at_least) {
   const Actor& a = running.actor;
   const auto p = reinterpret_cast<uintptr_t>(flag);
-  const Place place = find(p, sizeof(*flag), false);
-  if (place.space != Space::device) fault("a flag that is no device memory");
-  if (place.cells->write.block == 0) unwritten(p, false);
+  if (cells_of(flag, false).front().write.block == 0) unwritten(p, false);
   int32_t value;
   std::memcpy(&value, flag, sizeof(value));
   if (value < at_least)
@@ -357,14 +220,14 @@ int32_t await(const int32_t* flag, int32_t at_least) {
 int32_t take_ticket(int32_t* counter) {
   const Actor& a = running.actor;
   const auto p = reinterpret_cast<uintptr_t>(counter);
-  const Place place = find(p, sizeof(*counter), true);
-  if (place.space != Space::device) fault("a counter of tickets that is no device memory");
-  if (place.cells->write.block == 0) unwritten(p, false);
-  if (place.cells->write.block >= a.first && place.cells->write.thread != by_ticket)
+  const std::span<Cell> cells = cells_of(counter, true);
+  const Stamp& before = cells.front().write;
+  if (before.block == 0) unwritten(p, false);
+  if (before.block >= a.first && before.thread != by_ticket)
     fault(fmt::format("takes a ticket of {}, which was written in this launch", name_of(p)));
   Stamp now = stamp_of(a);
   now.thread = by_ticket;
-  for (uint64_t i = 0; i < sizeof(*counter) / unit; i++) place.cells[i].write = now;
+  for (Cell& c : cells) c.write = now;
   int32_t ticket;
   std::memcpy(&ticket, counter, sizeof(ticket));
   const int32_t next = ticket + 1;

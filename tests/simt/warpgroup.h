@@ -1,6 +1,7 @@
 // Products of a warpgroup on the machine of simt.h. A product that is enqueued takes its fragments with it, leaves NaN
 // in its sums, and reads its matrices when a wait says that it must be done: so sums touched too early give wrong
-// numbers, and matrices overwritten before a barrier after that wait are a race. Faults beside those of simt.h:
+// numbers, and matrices overwritten before a barrier after that wait are a race. It finds these faults in addition to
+// those of simt.h:
 //
 //   - threads of a warpgroup that do not come to the same product, or bring different descriptors;
 //   - a product with no products_begin since the last wait;

@@ -33,7 +33,7 @@ class CommandLine {
   std::vector<Command> commands_;
   std::optional<CLI::Error> stop_;  // an error or a request for help
   std::string help_key_;            // key or section of the configuration whose help is requested
-  std::string help_words_;          // words whose help is requested, the first of which is no command
+  std::string help_words_;          // the words after `help`, unless the first names a command
   std::string help_text_;           // the help of these words, unless they are a key
 };
 
