@@ -65,7 +65,7 @@ constexpr Topic all_topics[] = {
      "checkpoints/README.md, Export to transformers"},
     {"gguf,llama cpp,ollama,lm studio",
      "`megalith checkpoint export RUN --out FOLDER` writes a Hugging Face checkpoint for llama.cpp's "
-     "convert_hf_to_gguf.py",
+     "convert_hf_to_gguf.py, which knows the tokenizers of published models, not those that `prepare` trains",
      "checkpoints/README.md, Export to transformers"},
     {"serve,serving,vllm,tgi,inference server,api,deploy",
      "Megalith does not serve models. `megalith checkpoint export RUN --out FOLDER` writes a checkpoint that "
@@ -147,8 +147,8 @@ constexpr Topic all_topics[] = {
      "where each rank was",
      "trainer/README.md, Watch"},
     {"wandb,weights and biases,mlflow,comet,tensorboard,plot,curves,loss curve,logging",
-     "`megalith report RUN` draws the curves. `run.tensorboard=true` writes files for TensorBoard, which "
-     "`wandb sync` uploads",
+     "`megalith report RUN` draws the curves. `run.tensorboard=true` writes files for TensorBoard. A few lines "
+     "of Python log `metrics.jsonl` to Weights & Biases",
      "trainer/README.md, Watch"},
     {"profile,profiler,trace,slow,mfu,speed,throughput,bottleneck",
      "A run's last line says where the time went. `train.trace_steps=10-12` writes a trace for ui.perfetto.dev",

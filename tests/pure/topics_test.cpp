@@ -65,7 +65,7 @@ TEST(Topics, AnswerWhatNewcomersAsk) {
                                        {"reproducible", "bit-identical"},
                                        {"NaN", "megalith replay"},
                                        {"nccl timeout", "megalith doctor"},
-                                       {"wandb", "wandb sync"},
+                                       {"wandb", "metrics.jsonl"},
                                        {"slow", "train.trace_steps"},
                                        {"s3", "not supported"},
                                        {"ROCm", "NVIDIA's"},

@@ -62,10 +62,14 @@ SHORT = ["model.layers=1", "model.hidden=32", "model.heads=2", "model.context=64
          "train.steps=30", "optimizer.warmup_steps=2"]
 
 
+def without_fences(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def blocks(text):
     """The indented blocks, as lists of lines; what goes on behind a backslash is one line."""
     block, found = [], []
-    for line in text.splitlines() + ["end"]:
+    for line in without_fences(text).splitlines() + ["end"]:
         if line.startswith("    ") and line.strip():
             line = line[4:]
             if block and block[-1].endswith("\\"):
@@ -113,8 +117,7 @@ def commands_and_keys(text):
 
 def mentions(text):
     """The commands and files of the tree in the running text."""
-    running = "\n".join(line for line in re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE).splitlines()
-                        if not line.startswith("    "))
+    running = "\n".join(line for line in without_fences(text).splitlines() if not line.startswith("    "))
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", running)]
     files = [match[0] for span in spans if not re.search(r"[*{]", span) and
              (match := re.match(r"(\./|(bench|checkpoints|configs|data|docker|kernels|tests|trainer)/)[\w./-]+", span))]
