@@ -4,7 +4,10 @@
 
 namespace megalith {
 
-void launch(Stream& s, const Fill& op) { s.launch(op, {.flops = 0, .bytes = bytes_of(op.y)}, {op.y}); }
+void launch(Stream& s, const Fill& op) {
+  CHECK(!is_8_bit(op.y.dtype()), "{}: y is {}, expected a type of 16 bits or more", op.name, name_of(op.y.dtype()));
+  s.launch(op, {.flops = 0, .bytes = bytes_of(op.y)}, {op.y});
+}
 
 void launch(Stream& s, const Copy& op) {
   if (op.y.dtype() != op.x.dtype()) {

@@ -8,7 +8,7 @@
 
 namespace megalith {
 
-// y = value; any dtype.
+// y = value; any dtype except those of 8 bits.
 struct Fill {
   static constexpr const char* name = "fill";
   Tensor y;  // written

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/linear/fp8.h"
 #include "kernels/linear/linear.h"
 #include "kernels/stream/gemm_shape.h"
 #include "kernels/tensor/tensor.h"
@@ -11,7 +12,8 @@
 namespace megalith {
 
 // C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B have one type, f32, bf16 or f16, and are stored
-// row-major or transposed; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
+// row-major or transposed; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type. In 8 bits A is e4m3 or
+// e5m2, row-major; B is e4m3, transposed; C is f32 or bf16, as the bias.
 struct GemmCall {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -25,9 +27,14 @@ struct GemmCall {
   // bias_gradient (M) f32: is set to the sums of A over K.
   const void* gelu_input = nullptr;
   void* bias_gradient = nullptr;
-  DType input = DType::f32;
+  // (1) f32 each, of factors of 8 bits: the product is multiplied by both.
+  const void* a_unscale = nullptr;
+  const void* b_unscale = nullptr;
+  DType input = DType::f32;  // A's type, and B's: second_factor()
   DType output = DType::f32;
 };
+
+constexpr DType second_factor(DType first) { return first == DType::e5m2 ? DType::e4m3 : first; }
 
 // Returns an address's alignment in bytes, at most `most`; null has `most`.
 inline int64_t alignment_of(const void* p, int64_t most) {
@@ -96,6 +103,22 @@ inline GemmCall gemm_call(const LinearBackwardWeight& op) {
           .accumulate = op.add,
           .input = op.dy.dtype(),
           .output = DType::f32};
+}
+
+inline GemmCall gemm_call(const Fp8Product& op) {
+  return {.a = op.a.raw(),
+          .b = op.b.raw(),
+          .c = op.y.raw(),
+          .bias = op.bias.raw(),
+          .M = op.a.rows(),
+          .N = op.b.rows(),
+          .K = op.a.cols(),
+          .b_transposed = true,
+          .accumulate = op.add,
+          .a_unscale = op.a_unscale.raw(),
+          .b_unscale = op.b_unscale.raw(),
+          .input = op.a.dtype(),
+          .output = op.y.dtype()};
 }
 
 }  // namespace megalith

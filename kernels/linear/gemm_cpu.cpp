@@ -140,7 +140,9 @@ void widen(float* to, const T* from, int64_t stride, int64_t row, int64_t col, i
 
 dnnl_status_t multiply(const GemmCall& call, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
                        const float* b, int64_t ldb, bool accumulate, float* c, int64_t ldc) {
-  return dnnl_sgemm(call.a_transposed ? 'T' : 'N', call.b_transposed ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
+  const float scale =
+      call.a_unscale ? *static_cast<const float*>(call.a_unscale) * *static_cast<const float*>(call.b_unscale) : 1.0f;
+  return dnnl_sgemm(call.a_transposed ? 'T' : 'N', call.b_transposed ? 'T' : 'N', m, n, k, scale, a, lda, b, ldb,
                     accumulate ? 1.0f : 0.0f, c, ldc);
 }
 
@@ -159,12 +161,13 @@ dnnl_status_t run_f32(const GemmCall& call, const GemmTiles::Tile& t) {
 }
 
 // Runs a tile through f32 copies of A and B, a block of K at a time.
-template <class T>
+template <class A, class B, class Out>
 dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::vector<float>& scratch) {
   constexpr int64_t depth = 768;
   scratch.resize(static_cast<size_t>((t.rows + t.cols) * depth + t.rows * t.cols));
   float *a = scratch.data(), *b = a + t.rows * depth, *sums = b + t.cols * depth;
-  const auto *from_a = static_cast<const T*>(call.a), *from_b = static_cast<const T*>(call.b);
+  const auto* from_a = static_cast<const A*>(call.a);
+  const auto* from_b = static_cast<const B*>(call.b);
   const bool to_f32 = call.output == DType::f32;
   float* c = to_f32 ? static_cast<float*>(call.c) + t.row * call.N + t.col : sums;
   dnnl_status_t status = dnnl_success;
@@ -183,23 +186,33 @@ dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::v
     status = multiply(call, t.rows, t.cols, k, a, call.a_transposed ? t.rows : k, b, call.b_transposed ? k : t.cols,
                       call.accumulate || first > 0, c, to_f32 ? call.N : t.cols);
   }
-  const auto* bias = static_cast<const T*>(call.bias);
+  const auto* bias = static_cast<const Out*>(call.bias);
   for (int64_t r = 0; r < t.rows; r++) {
     float* row = c + r * (to_f32 ? call.N : t.cols);
     if (bias != nullptr)
 #pragma omp simd
       for (int64_t i = 0; i < t.cols; i++) row[i] += get(bias[t.col + i]);
     if (to_f32) continue;
-    T* target = static_cast<T*>(call.c) + (t.row + r) * call.N + t.col;
+    Out* target = static_cast<Out*>(call.c) + (t.row + r) * call.N + t.col;
 #pragma omp simd
     for (int64_t i = 0; i < t.cols; i++) put(target[i], row[i]);
   }
   return status;
 }
 
+dnnl_status_t run_tile(const GemmCall& call, const GemmTiles::Tile& tile, std::vector<float>& scratch) {
+  switch (call.input) {
+    case DType::bf16: return run_widened<bfloat16, bfloat16, bfloat16>(call, tile, scratch);
+    case DType::f16: return run_widened<float16, float16, float16>(call, tile, scratch);
+    case DType::e4m3: return run_widened<float8_e4m3, float8_e4m3, bfloat16>(call, tile, scratch);
+    case DType::e5m2: return run_widened<float8_e5m2, float8_e4m3, bfloat16>(call, tile, scratch);
+    default: return run_f32(call, tile);
+  }
+}
+
 // Returns whether this is a forward pass of few rows, which is bound by reading the weights: few_rows_cpu.h.
 bool is_few_rows(const GemmCall& call) {
-  return call.M <= few_rows && !call.a_transposed && call.b_transposed && !call.accumulate;
+  return call.M <= few_rows && !call.a_transposed && call.b_transposed && !call.accumulate && !is_8_bit(call.input);
 }
 
 void run_few_rows(const GemmCall& call) {
@@ -262,9 +275,7 @@ void Gemm::run(const GemmCall& call) {
   const auto run = [&](int64_t i) {
     const GemmTiles::Tile tile = tiles[i];
     std::vector<float>& scratch = scratch_->of_thread[static_cast<size_t>(omp_get_thread_num())];
-    const dnnl_status_t status = call.input == DType::f32    ? run_f32(call, tile)
-                                 : call.input == DType::bf16 ? run_widened<bfloat16>(call, tile, scratch)
-                                                             : run_widened<float16>(call, tile, scratch);
+    const dnnl_status_t status = run_tile(call, tile, scratch);
     if (status != dnnl_success) failed = status;
   };
   if (tiles.count() == 1) {  // do not wake idle threads

@@ -22,7 +22,13 @@ void check(cublasStatus_t status, const char* call) {
 #define CUBLAS_CHECK(call) check(call, #call)
 
 cudaDataType datatype(DType type) {
-  return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+  switch (type) {
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    case DType::e4m3: return CUDA_R_8F_E4M3;
+    case DType::e5m2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_32F;
+  }
 }
 
 // The library distinguishes alignments up to 256 bytes.
@@ -151,6 +157,8 @@ struct Gemm::Library {
     if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
     if (g.bias_gradient) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_gradient);
     if (g.gelu_input) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.gelu_input);
+    if (g.b_unscale) d.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g.b_unscale);  // the library's A is our B
+    if (g.a_unscale) d.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g.a_unscale);
   }
 
   void describe(Descriptors& d, const GemmCall& g) {
@@ -160,11 +168,14 @@ struct Gemm::Library {
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(g));
     if (g.bias || g.bias_gradient) d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, datatype(g.output));
     if (g.gelu_input) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.N);
+    // Hopper adds products of 8 bits in fewer than 32 bits if it may. Gradients, which have an e5m2 factor, are added
+    // in full, as Transformer Engine does.
+    if (g.input == DType::e4m3) d.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     const auto layout = [](cublasLtMatrixLayout_t& out, DType type, int64_t rows, int64_t cols) {
       CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&out, datatype(type), static_cast<uint64_t>(rows),
                                               static_cast<uint64_t>(cols), rows));
     };
-    layout(d.left, g.input, g.b_transposed ? g.K : g.N, g.b_transposed ? g.N : g.K);
+    layout(d.left, second_factor(g.input), g.b_transposed ? g.K : g.N, g.b_transposed ? g.N : g.K);
     layout(d.right, g.input, g.a_transposed ? g.M : g.K, g.a_transposed ? g.K : g.M);
     layout(d.result, g.output, g.N, g.M);
     set_pointers(d, g);
@@ -323,6 +334,7 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
     tuned++;
     // A dummy address with the shape's alignment.
     const auto somewhere = reinterpret_cast<void*>(4096 + shape.alignment);
+    const bool scaled = is_8_bit(shape.input);
     const GemmCall call{.a = somewhere,
                         .b = somewhere,
                         .c = somewhere,
@@ -335,6 +347,8 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
                         .accumulate = shape.accumulate,
                         .gelu_input = shape.gelu ? somewhere : nullptr,
                         .bias_gradient = shape.bias_gradient ? somewhere : nullptr,
+                        .a_unscale = scaled ? somewhere : nullptr,
+                        .b_unscale = scaled ? somewhere : nullptr,
                         .input = shape.input,
                         .output = shape.output};
     const Descriptors& d = library_->of(call);

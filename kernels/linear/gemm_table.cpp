@@ -22,9 +22,9 @@ constexpr std::pair<const char*, bool GemmShape::*> flags[] = {{"a_transposed", 
                                                                {"bias_gradient", &GemmShape::bias_gradient}};
 
 DType type_of(const json& word) {
-  for (DType t : {DType::f32, DType::bf16, DType::f16})
+  for (DType t : {DType::f32, DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
     if (word.get_ref<const std::string&>() == name_of(t)) return t;
-  FAIL("unknown type \"{}\" of a product (expected f32, bf16 or f16)", word.get<std::string>());
+  FAIL("unknown type \"{}\" of a product (expected f32, bf16, f16, e4m3 or e5m2)", word.get<std::string>());
 }
 
 // Lists the attributes that are set, so that a line stays short.

@@ -28,4 +28,6 @@ void run(Queue&, const LinearBackwardBias& op) {
 
 void run(Queue& queue, const LinearBackwardWeight& op) { queue.state<Gemm>().run(gemm_call(op)); }
 
+void run(Queue& queue, const Fp8Product& op) { queue.state<Gemm>().run(gemm_call(op)); }
+
 }  // namespace megalith::cpu

@@ -20,6 +20,8 @@ void run(Queue queue, const LinearGeluForward& op) {
 
 void run(Queue queue, const LinearBackwardInput& op) { gemm_of(queue).run(queue, gemm_call(op)); }
 
+void run(Queue queue, const Fp8Product& op) { gemm_of(queue).run(queue, gemm_call(op)); }
+
 void run(Queue queue, const LinearBackwardInputGelu& op) {
   const GemmCall fused = gemm_call(op);
   if (gemm_of(queue).fuses(fused)) return gemm_of(queue).run(queue, fused);

@@ -1,5 +1,5 @@
-// Shared by all CPU ops: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16 or f16,
-// arithmetic f32; the bits depend neither on the number of threads nor on addresses (except in native bf16 GEMM:
+// Shared by all CPU ops: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16, f16
+// or 8 bits, arithmetic f32; the bits depend neither on the number of threads nor on addresses (except in native bf16 GEMM:
 // gemm_cpu.h).
 #pragma once
 
@@ -43,7 +43,11 @@ void parallel_for(int64_t n, int64_t work, F&& f) {
 inline float get(const float& from) { return from; }
 inline float get(const bfloat16& from) { return std::bit_cast<float>(static_cast<uint32_t>(from.bits) << 16); }
 inline float get(const float16& from) { return float16::value_of(from.bits); }
+inline float get(const float8_e4m3& from) { return float8_e4m3::value_of(from.bits); }
+inline float get(const float8_e5m2& from) { return float8_e5m2::value_of(from.bits); }
 inline void put(float& to, float value) { to = value; }
+inline void put(float8_e4m3& to, float value) { to.bits = float8_e4m3::bits_of(value); }
+inline void put(float8_e5m2& to, float value) { to.bits = float8_e5m2::bits_of(value); }
 inline void put(bfloat16& to, float value) { to.bits = bfloat16(value).bits; }
 inline void put(float16& to, float value) { to.bits = float16::bits_of(value); }
 

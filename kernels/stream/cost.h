@@ -18,6 +18,7 @@ struct Cost {
   int64_t shared = 0;
   bool backward = false;  // attention's backward pass
   bool f32 = false;       // a product or attention in f32, whatever type the model computes in
+  bool fp8 = false;       // a product of factors of 8 bits
 
   // A part of a step that is accounted for separately, whatever the kinds of its ops.
   enum class Section : uint8_t { none, directions };  // directions: of an update by Muon

@@ -14,7 +14,7 @@ namespace detail {
 template <class Bits>
 int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
   // Small enough for a counter as wide as a value, so that each value of a vector has a counter.
-  constexpr int64_t some = int64_t{1} << 14;
+  constexpr int64_t some = sizeof(Bits) == 1 ? 255 : int64_t{1} << 14;
   int64_t count = 0;
   for (int64_t begin = 0; begin < n; begin += some) {
     const int64_t end = std::min(n, begin + some);
@@ -38,6 +38,8 @@ inline int64_t count_not_finite(const void* values, DType dtype, int64_t n) {
     case DType::bf16: return detail::count_exponents<uint16_t>(values, n, 0x7f80u);
     case DType::f16: return detail::count_exponents<uint16_t>(values, n, 0x7c00u);
     case DType::f64: return detail::count_exponents<uint64_t>(values, n, 0x7ff0000000000000u);
+    case DType::e4m3: return detail::count_exponents<uint8_t>(values, n, uint8_t{0x7f});  // which has no infinity
+    case DType::e5m2: return detail::count_exponents<uint8_t>(values, n, uint8_t{0x7c});
     default: return 0;
   }
 }

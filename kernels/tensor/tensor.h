@@ -13,18 +13,21 @@
 #include <vector>
 
 #include "kernels/system/check.h"
+#include "kernels/tensor/float8.h"
 
 namespace megalith {
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2 };  // the last two: float8.h
 
 constexpr int64_t size_of(DType type) {
   switch (type) {
     case DType::bf16:
     case DType::f16: return 2;
     case DType::f64: return 8;
+    case DType::e4m3:
+    case DType::e5m2: return 1;
     default: return 4;
   }
 }
@@ -34,6 +37,8 @@ constexpr const char* name_of(DType type) {
     case DType::bf16: return "bf16";
     case DType::f16: return "f16";
     case DType::f64: return "f64";
+    case DType::e4m3: return "e4m3";
+    case DType::e5m2: return "e5m2";
     default: return "i32";
   }
 }
@@ -108,16 +113,34 @@ template <>
 struct dtype_of<int32_t> {
   static constexpr DType value = DType::i32;
 };
+template <>
+struct dtype_of<float8_e4m3> {
+  static constexpr DType value = DType::e4m3;
+};
+template <>
+struct dtype_of<float8_e5m2> {
+  static constexpr DType value = DType::e5m2;
+};
 
 constexpr bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
+constexpr bool is_8_bit(DType type) { return type == DType::e4m3 || type == DType::e5m2; }
 
-// Host: calls f(T{}) with T bfloat16 or float16; or with T float or one of these.
+// Host: calls f(T{}) with T bfloat16 or float16; with T float8_e4m3 or float8_e5m2; or with T float, bfloat16 or
+// float16.
 template <class F>
 void with_16_bits(DType dtype, F&& f) {
   if (dtype == DType::bf16) {
     f(bfloat16{});
   } else {
     f(float16{});
+  }
+}
+template <class F>
+void with_8_bits(DType dtype, F&& f) {
+  if (dtype == DType::e4m3) {
+    f(float8_e4m3{});
+  } else {
+    f(float8_e5m2{});
   }
 }
 template <class F>

@@ -18,7 +18,7 @@ TEST_P(DeviceOps, AgreesWithItsTwin) {
   for (const Case& c : GetParam().cases()) {
     gives_again(agrees_with_its_twin(c), c);
     // What is no multiple of 8 is all one to the kernels; attention in f32 has one for all memory, and a slow one.
-    if (!c.op.starts_with("attention") || c.dtype != DType::f32) agrees_with_its_twin(c, 1);
+    if (!c.aligned && (!c.op.starts_with("attention") || c.dtype != DType::f32)) agrees_with_its_twin(c, 1);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, DeviceOps, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });

@@ -56,6 +56,7 @@ struct Case {
   std::function<void(Stream&, const std::vector<Tensor>&)> run;
   std::function<void(Doubles&)> twin;
   bool same_for_any_threads = true;
+  bool aligned = false;                    // the op refuses tensors that do not begin on boundaries of 16 bytes
   std::set<std::string> accumulates = {};  // written arguments that the op adds to
   std::vector<std::string> also = {};      // ops that it launches after its own
   std::string name() const { return op + " " + shape + " " + name_of(dtype); }
@@ -73,6 +74,8 @@ inline double rounded(double v, DType dtype) {
     case DType::f32: return static_cast<double>(static_cast<float>(v));
     case DType::bf16: return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(v))));
     case DType::f16: return static_cast<double>(static_cast<float>(float16(static_cast<float>(v))));
+    case DType::e4m3: return double{float8_e4m3::value_of(float8_e4m3::bits_of(static_cast<float>(v)))};
+    case DType::e5m2: return double{float8_e5m2::value_of(float8_e5m2::bits_of(static_cast<float>(v)))};
     default: return v;
   }
 }
@@ -123,6 +126,8 @@ class Memory {
       case DType::f16: put(i, float16(static_cast<float>(v))); break;
       case DType::f64: put(i, v); break;
       case DType::i32: put(i, static_cast<int32_t>(v)); break;
+      case DType::e4m3: put(i, float8_e4m3::bits_of(static_cast<float>(v))); break;
+      case DType::e5m2: put(i, float8_e5m2::bits_of(static_cast<float>(v))); break;
     }
   }
   double get(int64_t i) const {
@@ -131,6 +136,8 @@ class Memory {
       case DType::bf16: return static_cast<double>(static_cast<float>(at<bfloat16>(i)));
       case DType::f16: return static_cast<double>(static_cast<float>(at<float16>(i)));
       case DType::f64: return at<double>(i);
+      case DType::e4m3: return double{float8_e4m3::value_of(at<uint8_t>(i))};
+      case DType::e5m2: return double{float8_e5m2::value_of(at<uint8_t>(i))};
       default: return at<int32_t>(i);
     }
   }
@@ -182,13 +189,15 @@ inline Doubles doubles(const Case& c) {
 }
 
 // One result may be off by this: half a unit of its own last place, and the rounding of sums in f32, which goes with
-// the largest number of the tensor.
+// the largest number of the tensor. Casts to 8 bits are exact.
 inline double tolerance(DType dtype, double want, double largest) {
   const double of_sums = (dtype == DType::f64 ? 1e-12 : 3e-6) * largest;
   switch (dtype) {
     case DType::bf16: return 0x1p-8 * std::abs(want) + of_sums;
     case DType::f16: return 0x1p-11 * std::max(std::abs(want), 0x1p-14) + of_sums;  // subnormals have one unit
     case DType::f32: return 0x1p-23 * std::abs(want) + of_sums;
+    case DType::e4m3:
+    case DType::e5m2: return 0;
     default: return 0x1p-52 * std::abs(want) + of_sums;
   }
 }

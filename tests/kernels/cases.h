@@ -113,6 +113,11 @@ std::vector<Case> muon_update_cases();
 std::vector<Case> transpose_cases();
 std::vector<Case> join_panels_cases();
 
+// Products in 8 bits (kernels/linear/fp8.h).
+std::vector<Case> largest_magnitude_cases();
+std::vector<Case> cast_to_fp8_cases();
+std::vector<Case> fp8_product_cases();
+
 // The mask of every case with that probability.
 Dropout mask_of(double p);
 // The case with what its mask is drawn by in memory, as its last argument, and other numbers in the call.

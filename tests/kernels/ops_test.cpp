@@ -30,6 +30,7 @@ void agrees_with_its_twin(const Case& c) {
   Doubles want = doubles(c);
   c.twin(want);
   for (int64_t offset : {0, 1, 3}) {
+    if (c.aligned && offset != 0) continue;
     Memories memories(c, offset);
     Stream s(World::cpu);
     c.run(s, memories.tensors());
@@ -67,8 +68,10 @@ void same_bits(const Case& c) {
   EXPECT_EQ(difference(c, two, bits_after(c, 2)), "") << "2 threads, twice";
   EXPECT_EQ(difference(c, one, bits_after(c, 1)), "") << "1 thread, twice";
   // Recomputation writes to other memory and must give the same bits there.
-  EXPECT_EQ(difference(c, one, bits_after(c, 1, 1)), "") << "misaligned by 1";
-  EXPECT_EQ(difference(c, one, bits_after(c, 1, 5)), "") << "misaligned by 5";
+  for (const int64_t offset : {1, 5}) {
+    if (c.aligned) break;
+    EXPECT_EQ(difference(c, one, bits_after(c, 1, offset)), "") << "misaligned by " << offset;
+  }
   if (!c.same_for_any_threads) return;
   EXPECT_EQ(difference(c, one, two), "") << "1 and 2 threads";
   EXPECT_EQ(difference(c, one, bits_after(c, 3)), "") << "1 and 3 threads";

@@ -17,8 +17,21 @@ constexpr Algorithm algorithms[] = {
 
 constexpr uint64_t mark = 0x73696d756c617465;
 
+bool is_8_bit(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+// What the documentation asks of factors of 8 bits on Hopper (cuBLAS, cublasLtMatmul): the left one transposed, the
+// right one not, one of them e4m3, a bias of 16 bits, and matrices of whole multiples of 16 bytes.
+bool fits_8_bits(const Problem& p) {
+  if (!is_8_bit(p.b.type) || (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2)) return false;
+  if (p.matmul.transa != CUBLAS_OP_T || p.matmul.transb != CUBLAS_OP_N) return false;
+  if (p.k % 16 || p.m % 16 || p.c.type != p.d.type || (p.d.type != CUDA_R_16BF && p.d.type != CUDA_R_32F)) return false;
+  return p.is(CUBLASLT_EPILOGUE_DEFAULT) || (p.is(CUBLASLT_EPILOGUE_BIAS) && p.bias_type() == CUDA_R_16BF);
+}
+
 // Those that the documentation lists for sums in f32 (cuBLAS, cublasLtMatmul, table of types).
 bool types_fit(const Problem& p) {
+  if (is_8_bit(p.a.type)) return fits_8_bits(p);
+  if (p.matmul.a_scale || p.matmul.b_scale) return false;
   const bool narrow = p.a.type == CUDA_R_16BF || p.a.type == CUDA_R_16F;
   return p.a.type == p.b.type && (narrow || p.a.type == CUDA_R_32F) && p.c.type == p.d.type &&
          (p.d.type == p.a.type || p.d.type == CUDA_R_32F) && p.bias_type() == p.d.type;
@@ -54,7 +67,7 @@ cublasStatus_t status_of(const Problem& p) {
 
 }  // namespace
 
-int64_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+int64_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : is_8_bit(type) ? 1 : 2; }
 
 Problem problem(const cublasLtMatmulDesc* matmul, const cublasLtMatrixLayout* a, const cublasLtMatrixLayout* b,
                 const cublasLtMatrixLayout* c, const cublasLtMatrixLayout* d) {

@@ -19,7 +19,10 @@ struct cublasLtMatmulDesc {
   const void* bias = nullptr;
   const void* aux = nullptr;
   int64_t aux_ld = 0;
-  int32_t bias_type = -1;  // D's
+  int32_t bias_type = -1;          // D's
+  const float* a_scale = nullptr;  // null: 1
+  const float* b_scale = nullptr;
+  int8_t fast_accumulation = 0;
 };
 struct cublasLtMatmulPreference {
   uint64_t workspace = 0;

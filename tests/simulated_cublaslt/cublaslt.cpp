@@ -45,6 +45,8 @@ float value_at(cudaDataType type, const void* p, int64_t i) {
   switch (type) {
     case CUDA_R_16BF: return static_cast<float>(static_cast<const bfloat16*>(p)[i]);
     case CUDA_R_16F: return static_cast<float>(static_cast<const float16*>(p)[i]);
+    case CUDA_R_8F_E4M3: return float8_e4m3::value_of(static_cast<const uint8_t*>(p)[i]);
+    case CUDA_R_8F_E5M2: return float8_e5m2::value_of(static_cast<const uint8_t*>(p)[i]);
     default: return static_cast<const float*>(p)[i];
   }
 }
@@ -147,6 +149,12 @@ void Call::execute() const {
       }
     }
 
+  float scale = alpha;
+  for (const float* of : {p.matmul.a_scale, p.matmul.b_scale}) {
+    if (!of) continue;
+    simt::reads_by_library(of, sizeof(float));
+    scale *= *of;
+  }
   static int64_t race = 0;
   const int64_t first = algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE ? race++ : 0;
   const bool biased = p.is(CUBLASLT_EPILOGUE_BIAS), gelu = p.is(CUBLASLT_EPILOGUE_DGELU);
@@ -154,7 +162,7 @@ void Call::execute() const {
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++) {
       float v = 0;
-      for (int64_t s = 0; s < splits; s++) v += alpha * parts[((first + s) % splits * n + j) * m + i];
+      for (int64_t s = 0; s < splits; s++) v += scale * parts[((first + s) % splits * n + j) * m + i];
       if (beta != 0) v += beta * value_at(p.c.type, c, i + j * p.c.ld);
       if (biased && rounds_twice) {
         char once[sizeof(float)];
@@ -255,6 +263,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmul, cubla
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return set(matmul->bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return set(matmul->aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return set(matmul->aux_ld, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return set(matmul->a_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return set(matmul->b_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return set(matmul->fast_accumulation, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }

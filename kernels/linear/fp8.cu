@@ -1,0 +1,117 @@
+// A tensor is read once for its largest magnitude and once more for its values of 8 bits. Products are the library's
+// (linear_cuda.cpp).
+#include "kernels/linear/fp8.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/loops/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 256;
+constexpr unsigned infinity = 0x7f800000u;
+
+// Magnitudes are compared by their bits, among which a NaN is larger than infinity.
+__device__ __forceinline__ unsigned magnitude(float v) { return std::bit_cast<unsigned>(v) & 0x7fffffffu; }
+
+// Returns the block's largest value, in the first thread.
+__device__ inline unsigned largest_of_block(unsigned v) {
+  __shared__ unsigned of_warp[threads / warp_size];
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) {
+    const unsigned other = shuffle_xor(v, bits);
+    v = other > v ? other : v;
+  }
+  if (lane_index() == 0) of_warp[warp_index()] = v;
+  sync_threads();
+  if (threadIdx.x == 0)
+    for (int i = 1; i < threads / warp_size; i++) v = of_warp[i] > v ? of_warp[i] : v;
+  return v;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) largest_kernel(unsigned* partial, const T* x, int64_t count) {
+  unsigned largest = 0;
+  for (int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n; i + n <= count;
+       i += int64_t{gridDim.x} * threads * n) {
+    const Vector<T, n> v = load<n>(x + i);
+    for (int k = 0; k < n; k++) {
+      const unsigned here = magnitude(to_float(v[k]));
+      largest = here > largest ? here : largest;
+    }
+  }
+  const unsigned of_block = largest_of_block(largest);
+  if (threadIdx.x == 0) partial[blockIdx.x] = of_block;
+}
+
+template <class = void>
+__global__ void __launch_bounds__(threads) finish_largest_kernel(float* amax, const unsigned* partial, int count) {
+  unsigned largest = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += threads)
+    largest = partial[i] > largest ? partial[i] : largest;
+  const unsigned of_all = largest_of_block(largest);
+  if (threadIdx.x == 0) *amax = std::bit_cast<float>(of_all < infinity ? of_all : infinity);
+}
+
+// A block casts a square, 16 bytes of x at a time. Its transpose goes through shared memory, 16 bytes of a column at a
+// time; rows there are so long that the threads of a warp read from different banks.
+constexpr int side = 64, pitch = side + 2;
+template <class To, class From>
+__global__ void __launch_bounds__(threads) cast_kernel(uint8_t* y, uint8_t* transposed, float* unscale, const From* x,
+                                                       const float* amax, int64_t rows, int64_t cols, float largest) {
+  __shared__ uint8_t square[side][pitch];
+  const float scale = fp8_scale(*amax, largest);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *unscale = 1 / scale;
+  const int64_t first_row = int64_t{blockIdx.x} * side, first_col = int64_t{blockIdx.y} * side;
+  constexpr int n = 16 / sizeof(From), column = 16, across = side / n, down = side / column;
+  for (int i = static_cast<int>(threadIdx.x); i < side * across; i += threads) {
+    const int r = i / across, c = i % across * n;
+    if (first_row + r >= rows || first_col + c >= cols) continue;
+    const int64_t at = (first_row + r) * cols + first_col + c;
+    const Vector<From, n> from = load_once<n>(x + at);
+    Vector<uint8_t, n> to;
+    for (int k = 0; k < n; k++) to[k] = To::bits_of(to_float(from[k]) * scale);
+    if (y) store(y + at, to);
+    for (int k = 0; k < n; k++) square[r][c + k] = to[k];
+  }
+  if (!transposed) return;
+  sync_threads();
+  for (int i = static_cast<int>(threadIdx.x); i < side * down; i += threads) {
+    const int c = i / down, r = i % down * column;
+    if (first_row + r >= rows || first_col + c >= cols) continue;
+    Vector<uint8_t, column> to;
+    for (int k = 0; k < column; k++) to[k] = square[r + k][c];
+    store(transposed + (first_col + c) * rows + first_row + r, to);
+  }
+}
+}  // namespace
+
+void run(Queue queue, const LargestMagnitude& op) {
+  const int64_t count = op.x.numel();
+  with_compute_type(op.x.dtype(), [&]<class T>(T) {
+    with_width<16 / sizeof(T)>(aligned(op.x.raw()) && count * sizeof(T) % 16 == 0, [&](auto n) {
+      // Eight blocks for each of the 132 multiprocessors of an H100, with at least eight vectors a thread.
+      const auto blocks =
+          static_cast<unsigned>(std::clamp<int64_t>(ceil_div(count, int64_t{threads} * n * 8), 1, 1056));
+      auto* partial = static_cast<unsigned*>(queue.workspace);
+      launch(queue, {op.name, blocks, threads}, largest_kernel<T, n>, partial, op.x.data<T>(), count);
+      launch(queue, {op.name, 1, threads}, finish_largest_kernel<>, op.amax.data<float>(), partial, blocks);
+    });
+  });
+}
+
+void run(Queue queue, const CastToFp8& op) {
+  const int64_t rows = op.x.rows(), cols = op.x.cols();
+  const DType type = op.y.empty() ? op.transposed.dtype() : op.y.dtype();
+  const dim3 squares(blocks_for(std::max<int64_t>(rows, 1), side), blocks_for(cols, side));
+  with_8_bits(type, [&]<class To>(To) {
+    with_compute_type(op.x.dtype(), [&]<class From>(From) {
+      launch(queue, {op.name, squares, threads}, cast_kernel<To, From>, static_cast<uint8_t*>(op.y.raw()),
+             static_cast<uint8_t*>(op.transposed.raw()), op.unscale.data<float>(), op.x.data<From>(),
+             op.amax.data<float>(), rows, cols, largest_of(type));
+    });
+  });
+}
+
+}  // namespace megalith::cuda

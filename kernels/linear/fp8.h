@@ -1,0 +1,72 @@
+// Products in 8 bits (float8.h), as in NVIDIA's per-tensor current scaling: each factor is a whole tensor times one
+// scale, which its own largest magnitude decides, so that the largest becomes the type's largest number. The product
+// is taken of the rounded values, in f32, and divided by both scales. There is no state from step to step.
+//
+//   scale(amax) = largest / amax, at most 2^126; 1 if amax is 0; NaN if it is infinite
+//   value       = round(x * scale), product = sum_k a b / (scale_a * scale_b)
+//
+// A tensor with an infinity or a NaN has an infinite amax, so all its values, and all products with it, are NaN.
+#pragma once
+
+#include <limits>
+
+#include "kernels/stream/stream.h"
+#include "kernels/tensor/tensor.h"
+
+namespace megalith {
+
+constexpr float largest_of(DType type) { return type == DType::e4m3 ? 448.0f : 57344.0f; }
+constexpr float fp8_scale(float amax, float largest) {
+  constexpr float most = 0x1p126f;  // its reciprocal is a normal number
+  if (!(amax <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::quiet_NaN();
+  return amax > largest / most ? largest / amax : amax > 0 ? most : 1.0f;
+}
+
+// The sizes of products in 8 bits are multiples of this, except the rows of an input, and their tensors begin on
+// boundaries of as many bytes (cuBLASLt's rules for these types).
+constexpr int64_t fp8_multiple = 16;
+
+// amax = max |x|; infinity if an element is infinite or NaN.
+struct LargestMagnitude {
+  static constexpr const char* name = "largest_magnitude";
+  Tensor amax;  // (1) f32, written
+  Tensor x;     // f32, bf16 or f16
+};
+
+// y = x * scale(amax), rounded to 8 bits, and its transpose. Either may be empty. C is a multiple of fp8_multiple, and
+// with the transpose R as well.
+struct CastToFp8 {
+  static constexpr const char* name = "cast_to_fp8";
+  Tensor y;           // (R, C) e4m3 or e5m2, written
+  Tensor transposed;  // (C, R), of the same type, written
+  Tensor unscale;     // (1) f32, written: 1 / scale
+  Tensor x;           // (R, C) f32, bf16 or f16
+  Tensor amax;        // (1) f32, no less than any |x|
+};
+
+// y = (a b^T) * a_unscale * b_unscale + bias, or y += that.
+struct Fp8Product {
+  static constexpr const char* name = "fp8_product";
+  Tensor y;                     // (M, N) bf16, written; or f32, which accumulates if `add`
+  Tensor a;                     // (M, K) e4m3 or e5m2
+  Tensor b;                     // (N, K) e4m3
+  Tensor a_unscale, b_unscale;  // (1) f32 each
+  Tensor bias{};                // (N) of y's type; empty: none
+  bool add = false;
+};
+
+void launch(Stream& s, const LargestMagnitude& op);
+void launch(Stream& s, const CastToFp8& op);
+void launch(Stream& s, const Fp8Product& op);
+namespace cpu {
+void run(Queue& queue, const LargestMagnitude& op);
+void run(Queue& queue, const CastToFp8& op);
+void run(Queue& queue, const Fp8Product& op);
+}  // namespace cpu
+namespace cuda {
+void run(Queue queue, const LargestMagnitude& op);
+void run(Queue queue, const CastToFp8& op);
+void run(Queue queue, const Fp8Product& op);
+}  // namespace cuda
+
+}  // namespace megalith

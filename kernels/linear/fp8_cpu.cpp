@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "kernels/linear/fp8.h"
+#include "kernels/loops/loops_cpu.h"
+
+namespace megalith::cpu {
+
+namespace {
+constexpr uint32_t infinity = 0x7f800000u;
+
+// Magnitudes are compared by their bits, among which a NaN is larger than infinity.
+template <class T>
+uint32_t largest_bits(const T* x, int64_t begin, int64_t end) {
+  uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = begin; i < end; i++) largest = std::max(largest, std::bit_cast<uint32_t>(get(x[i])) & 0x7fffffffu);
+  return largest;
+}
+
+// Casts rows [begin, end) in squares, so that a square's transpose is written from the first cache.
+template <class To, class From>
+void cast_rows(const CastToFp8& op, float scale, int64_t begin, int64_t end) {
+  constexpr int64_t side = 64;
+  const int64_t rows = op.x.rows(), cols = op.x.cols();
+  const From* x = op.x.data<From>();
+  To *y = op.y.data_or_null<To>(), *transposed = op.transposed.data_or_null<To>();
+  for (int64_t first = begin; first < end; first += side)
+    for (int64_t left = 0; left < cols; left += side) {
+      To square[side][side];
+      const int64_t height = std::min(side, end - first), width = std::min(side, cols - left);
+      for (int64_t r = 0; r < height; r++) {
+        const From* from = x + (first + r) * cols + left;
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++) put(square[r][c], get(from[c]) * scale);
+        if (y != nullptr) std::copy(square[r], square[r] + width, y + (first + r) * cols + left);
+      }
+      for (int64_t c = 0; transposed != nullptr && c < width; c++)
+        for (int64_t r = 0; r < height; r++) transposed[(left + c) * rows + first + r] = square[r][c];
+    }
+}
+}  // namespace
+
+void run(Queue&, const LargestMagnitude& op) {
+  std::atomic<uint32_t> largest = 0;
+  with_compute_type(op.x.dtype(), [&](auto tag) {
+    const auto* x = op.x.data<decltype(tag)>();
+    parallel_for(op.x.numel(), 1, [&](int64_t begin, int64_t end) {
+      const uint32_t here = largest_bits(x, begin, end);
+      uint32_t before = largest;
+      while (before < here && !largest.compare_exchange_weak(before, here)) continue;
+    });
+  });
+  *op.amax.data<float>() = std::bit_cast<float>(std::min(largest.load(), infinity));
+}
+
+void run(Queue&, const CastToFp8& op) {
+  const DType type = op.y.empty() ? op.transposed.dtype() : op.y.dtype();
+  const float scale = fp8_scale(*op.amax.data<float>(), largest_of(type));
+  *op.unscale.data<float>() = 1 / scale;
+  with_8_bits(type, [&]<class To>(To) {
+    with_compute_type(op.x.dtype(), [&]<class From>(From) {
+      parallel_for(op.x.rows(), op.x.cols(),
+                   [&](int64_t begin, int64_t end) { cast_rows<To, From>(op, scale, begin, end); });
+    });
+  });
+}
+
+}  // namespace megalith::cpu
