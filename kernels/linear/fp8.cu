@@ -11,7 +11,6 @@ namespace megalith::cuda {
 
 namespace {
 constexpr int threads = 256;
-constexpr unsigned infinity = 0x7f800000u;
 
 // Magnitudes are compared by their bits, among which a NaN is larger than infinity.
 __device__ __forceinline__ unsigned magnitude(float v) { return std::bit_cast<unsigned>(v) & 0x7fffffffu; }
@@ -50,6 +49,7 @@ __global__ void __launch_bounds__(threads) finish_largest_kernel(float* amax, co
   unsigned largest = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += threads)
     largest = partial[i] > largest ? partial[i] : largest;
+  constexpr unsigned infinity = 0x7f800000u;
   const unsigned of_all = largest_of_block(largest);
   if (threadIdx.x == 0) *amax = std::bit_cast<float>(of_all < infinity ? of_all : infinity);
 }

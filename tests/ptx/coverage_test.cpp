@@ -86,7 +86,8 @@ TEST(PtxCoverage, EveryKernelRuns) {
   for (const Op& op : all_ops())
     for (const Case& c : op.cases())
       for (int64_t offset : {0, 1})
-        if (!not_run().empty() && (offset == 0 || !c.op.starts_with("attention"))) agrees_with_its_twin(c, offset);
+        if (!not_run().empty() && (offset == 0 || (!c.aligned && !c.op.starts_with("attention"))))
+          agrees_with_its_twin(c, offset);
   EXPECT_EQ(not_run(), std::vector<std::string>()) << "needs a case";
 }
 

@@ -102,16 +102,14 @@ Tensor Adapter::inner_gradient(const Context& c, const UnitTensors& w, Tensor dy
   return dh;
 }
 
-void Adapter::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
-  launch(c.s, LinearForward{.y = y, .x = x, .w = w[layer_.weight], .b = w[layer_.bias]});
+void Adapter::add(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(y.dtype(), {y.rows(), y.cols()});
   launch(c.s, LinearForward{.y = more, .x = inner(c, w, dropped(c, x)), .w = wide(c, w, y.cols())});
   launch(c.s, Add{.y = y, .x = more});
 }
 
-void Adapter::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
-  launch(c.s, LinearBackwardInput{.dx = dx, .dy = dy, .w = w[layer_.weight]});
+void Adapter::add_backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
   const auto scope = c.scratch.scope();
   const Tensor more = c.scratch.tensor(dx.dtype(), {dx.rows(), dx.cols()});
   launch(c.s, LinearBackwardInput{.dx = more, .dy = inner_gradient(c, w, dy), .w = w[a_]});

@@ -1,6 +1,6 @@
-// A frozen linear layer with a low-rank adapter: y = x w^T + b + scale * B (A dropout(x)) (Hu et al., LoRA, arXiv
-// 2106.09685, section 4.1), with b if it is part of the product (linear.h). Parts of the layer's output may have
-// separate adapters; others may have none.
+// A low-rank adapter of a frozen linear layer (linear.h), which adds to the layer's output: y += scale * B (A
+// dropout(x)) (Hu et al., LoRA, arXiv 2106.09685, section 4.1). Parts of the layer's output may have separate adapters;
+// others may have none.
 //
 // If a layer is split by its output features, every part has A, and B is split; the gradient of A is a sum over parts.
 // If it is split by its input features, A is split, and every part has B, whose gradient is a sum over parts, as the
@@ -19,9 +19,8 @@ namespace megalith {
 
 class Adapter {
  public:
-  // The layer's parameters, without a bias that is not part of the product, and its shape as in Linear::Shape.
+  // The layer's shape, as in Linear::Shape.
   struct Layer {
-    Param weight, bias{};
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
     std::vector<RowGroup> row_groups{};
@@ -35,10 +34,10 @@ class Adapter {
 
   explicit operator bool() const { return a_.index >= 0; }
 
-  // y (N, out) written; x (N, in). All sizes here and below are local.
-  void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
-  // dx (N, in) written; dy (N, out).
-  void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
+  // y (N, out) accumulates; x (N, in). All sizes here and below are local.
+  void add(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
+  // dx (N, in) accumulates; dy (N, out).
+  void add_backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
   // dw accumulates or, unless `add`, is written.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                        bool add) const;

@@ -110,9 +110,7 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
                             const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.rows().dtype(), {c.pass.branch_rows(), width_});
   const Tensor made = a.made.empty() ? a.qkv : a.made;
-  x.each([&](Interval r) {
-    qkv_.forward(c.from_row(r.begin), w, made.rows(r.begin, r.end), x.rows().rows(r.begin, r.end));
-  });
+  x.each(qkv_.forward(c, w, made, x.rows()));
   prepare(c, w, a, cache);
   if (cache != nullptr) launch(c.s, KeepKeysValues{.cache = cache->memory, .qkv = a.qkv, .rows = cache->rows});
   if (cache == nullptr || cache->fresh)
@@ -124,9 +122,7 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
     launch(c.s,
            CachedAttention{
                .out = a.att, .qkv = a.qkv, .cache = cache->memory, .rows = cache->rows, .longest = cache->longest});
-  return c.edge.begin_leave(c.s, c.scratch, out, [&](Interval r) {
-    proj_.forward(c.from_row(r.begin), w, out.rows(r.begin, r.end), a.att.rows(r.begin, r.end));
-  });
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, a.att));
 }
 
 InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
@@ -134,9 +130,7 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const AttentionDims here = dims(c.pass);
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  dout.each([&](Interval r) {
-    proj_.backward_input(c.from_row(r.begin), w, datt.rows(r.begin, r.end), g.dout.rows(r.begin, r.end));
-  });
+  dout.each(proj_.backward_input(c, w, datt, g.dout));
   {
     const Arena::Scope only_here = c.scratch.scope();
     const int64_t sums = attention_backward_scratch(c.s.queue().chip, a.qkv.dtype(), here);
@@ -165,10 +159,7 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
                                  .q_w = w[q_norm_],
                                  .k_w = w[k_norm_],
                                  .dims = dims(c.pass)});
-  const auto product = [&](Interval r) {
-    qkv_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dqkv.rows(r.begin, r.end));
-  };
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, product, cut);
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, qkv_.backward_input(c, w, dx, g.dqkv), cut);
 }
 
 void Attention::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,

@@ -32,12 +32,10 @@ void FeedForward::allocate_output(Arena& arena, DType compute, const PassShape& 
 }
 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {
-  x.each([&](Interval r) {
-    const Context here = c.from_row(r.begin);
-    const Tensor act = a.act.rows(r.begin, r.end), fc = a.fc.rows(r.begin, r.end), rows = x.rows().rows(r.begin, r.end);
-    if (activation_ == Activation::gelu) return fc_.forward_gelu(here, w, act, fc, rows);
-    fc_.forward(here, w, fc, rows);
-    activate(c, act, fc);
+  if (activation_ == Activation::gelu) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, x.rows()));
+  x.each([&, product = fc_.forward(c, w, a.fc, x.rows())](Interval r) {
+    product(r);
+    activate(c, a.act.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
   });
 }
 
@@ -51,32 +49,32 @@ void FeedForward::activate(const Context& c, Tensor act, Tensor fc) const {
   }
 }
 
+void FeedForward::deactivate(const Context& c, Tensor dfc, Tensor dact, Tensor fc) const {
+  switch (activation_) {
+    case Activation::gelu: return launch(c.s, GeluBackward{.dx = dfc, .dy = dact, .x = fc});
+    case Activation::gelu_erf: return launch(c.s, GeluBackward{.dx = dfc, .dy = dact, .x = fc, .form = GeluForm::erf});
+    case Activation::swiglu: return launch(c.s, SwigluBackward{.dx = dfc, .dy = dact, .x = fc});
+  }
+}
+
 InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
   const Tensor out = c.scratch.tensor(a.act.dtype(), {a.act.rows(), width_});
-  return c.edge.begin_leave(c.s, c.scratch, out, [&](Interval r) {
-    proj_.forward(c.from_row(r.begin), w, out.rows(r.begin, r.end), a.act.rows(r.begin, r.end));
-  });
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, a.act));
 }
 
 InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const UnitTensors&, const Saved& a,
                                      const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
-  const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
-  dout.each([&](Interval r) {
-    const Context here = c.from_row(r.begin);
-    const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
-    if (activation_ == Activation::gelu)
-      return proj_.backward_input_gelu(here, w, rows(g.dfc), rows(g.dout), rows(a.fc));
-    proj_.backward_input(here, w, rows(dact), rows(g.dout));
-    if (activation_ == Activation::gelu_erf)
-      launch(c.s, GeluBackward{.dx = rows(g.dfc), .dy = rows(dact), .x = rows(a.fc), .form = GeluForm::erf});
-    else
-      launch(c.s, SwigluBackward{.dx = rows(g.dfc), .dy = rows(dact), .x = rows(a.fc)});
-  });
-  const auto product = [&](Interval r) {
-    fc_.backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), g.dfc.rows(r.begin, r.end));
-  };
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, product, cut);
+  if (activation_ == Activation::gelu) {
+    dout.each(proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc));
+  } else {
+    const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
+    dout.each([&, product = proj_.backward_input(c, w, dact, g.dout)](Interval r) {
+      product(r);
+      deactivate(c, g.dfc.rows(r.begin, r.end), dact.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
+    });
+  }
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, fc_.backward_input(c, w, dx, g.dfc), cut);
 }
 
 void FeedForward::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,

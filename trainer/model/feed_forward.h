@@ -50,6 +50,8 @@ class FeedForward {
  private:
   // Computes `act` from rows of `fc`.
   void activate(const Context& c, Tensor act, Tensor fc) const;
+  // Its gradient: dfc written from dact. They may be the same tensor if they have the same shape.
+  void deactivate(const Context& c, Tensor dfc, Tensor dact, Tensor fc) const;
 
   int64_t width_, features_, products_;  // products_: of x for each feature, 1, or 2 with SwiGLU
   Activation activation_;

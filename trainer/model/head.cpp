@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/linear.h"
 
 namespace megalith {
 
 Head::Head(Declarations& model, const ModelConfig& config, const Embedding& embedding)
     : units_{model.begin_unit("final norm"), embedding.units().front()},
       norm_(model, "ln_f", config),
-      logits_(config.tied_head ? embedding.table() : declare_matrix(model, config)) {}
+      matrix_(config.tied_head ? embedding.table() : declare_matrix(model, config)) {}
 
 Param Head::declare_matrix(Declarations& model, const ModelConfig& config) {
   units_.back() = model.begin_unit("head matrix");
@@ -19,7 +20,7 @@ Param Head::declare_matrix(Declarations& model, const ModelConfig& config) {
 // The result is in scratch until the caller's scope ends.
 Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {
   Norm::Saved normed;
-  norm_.allocate(c.scratch, logits_.dtype(w[1]), x.rows(), normed);
+  norm_.allocate(c.scratch, w[1][matrix_].dtype(), x.rows(), normed);
   norm_.forward(c, w[0], normed, x);
   return normed;
 }
@@ -31,8 +32,8 @@ void Head::in_chunks(const Context& c, std::span<const UnitTensors> w, Tensor h,
   for (int64_t begin = 0; begin < N; begin += c.pass.head_rows) {
     const auto scope = c.scratch.scope();
     const int64_t end = std::min(N, begin + c.pass.head_rows);
-    const Tensor z = c.scratch.tensor(h.dtype(), {end - begin, logits_.rows(w[1])});
-    logits_.forward(c, w[1], z, h.rows(begin, end));
+    const Tensor z = c.scratch.tensor(h.dtype(), {end - begin, w[1][matrix_].rows()});
+    launch(c.s, LinearForward{.y = z, .x = h.rows(begin, end), .w = w[1][matrix_]});
     use(begin, end, z);
   }
 }
@@ -49,13 +50,14 @@ void Head::loss_and_gradient(const Context& c, std::span<const UnitTensors> w, T
                              const GradientScale& scale, Tensor losses, Tensor dx, std::span<const UnitTensors> dw,
                              bool add) const {
   const auto scope = c.scratch.scope();
-  const Tensor dh = c.scratch.tensor(logits_.dtype(w[1]), {targets.numel(), x.cols()});
+  const Tensor dh = c.scratch.tensor(w[1][matrix_].dtype(), {targets.numel(), x.cols()});
   const Norm::Saved normed = norm(c, w, x);
   const Tensor h = c.edge.enter(c.s, c.scratch, normed.y);
   in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {  // z becomes its own gradient
     c.edge.loss_and_gradient(c.s, c.scratch, losses.flat(begin, end), z, targets.flat(begin, end), scale);
-    logits_.backward_weight(c, w[1], dw[1], z, h.rows(begin, end), add || begin > 0);
-    logits_.backward_input(c, w[1], dh.rows(begin, end), z);
+    if (const Tensor dmatrix = dw[1][matrix_]; !dmatrix.empty())
+      launch(c.s, LinearBackwardWeight{.dw = dmatrix, .dy = z, .x = h.rows(begin, end), .add = add || begin > 0});
+    launch(c.s, LinearBackwardInput{.dx = dh.rows(begin, end), .dy = z, .w = w[1][matrix_]});
   });
   launch(c.s, Fill{.y = dx, .value = 0});
   norm_.backward(c, w[0], normed, dw[0], dx, c.edge.enter_backward(c.s, c.scratch, dh), x);
@@ -76,7 +78,7 @@ void Head::softmax(const Context& c, std::span<const UnitTensors> w, Tensor x, T
 
 void Head::logits(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor logits) const {
   const auto scope = c.scratch.scope();
-  logits_.forward(c, w[1], logits, norm(c, w, x).y);
+  launch(c.s, LinearForward{.y = logits, .x = norm(c, w, x).y, .w = w[1][matrix_]});
 }
 
 }  // namespace megalith

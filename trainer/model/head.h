@@ -6,7 +6,6 @@
 #include <span>
 
 #include "trainer/model/embedding.h"
-#include "trainer/model/linear.h"
 #include "trainer/model/norm.h"
 
 namespace megalith {
@@ -41,7 +40,7 @@ class Head {
 
   std::vector<size_t> units_;
   Norm norm_;
-  Linear logits_;
+  Param matrix_;
 };
 
 }  // namespace megalith

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "trainer/model/adapter.h"
+#include "trainer/model/edge.h"
 #include "trainer/model/layer.h"
 
 namespace megalith {
@@ -24,22 +25,21 @@ class Linear {
   // Declares `name`.weight, from normal(0, std), `name`.bias, if it has one, from 0, and its adapter, if the config
   // gives it one.
   Linear(Declarations& model, const std::string& name, const Shape& shape, double std, const ModelConfig& config);
-  // Makes a layer without a bias from a declared weight: the head's, which may be the embedding.
-  explicit Linear(Param weight) : weight_(weight) {}
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }
-  int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // local output features
-  DType dtype(const UnitTensors& w) const { return w[weight_].dtype(); }
 
-  // y (N, out) written; x (N, in). All sizes here and below are local.
-  void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
+  // Each of these returns a product, which computes rows of its result whenever it is called, as those of x or dy are
+  // ready. c and w must outlive it. All sizes here and below are local.
+  using Product = Edge::Product;
+  // y (N, out) written; x (N, in).
+  Product forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
   // The same product, into h; y (N, out) = gelu(h), written.
-  void forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const;
-
-  // dx (N, in) written.
-  void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
+  Product forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const;
+  // dx (N, in) written; dy (N, out).
+  Product backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
   // For x = gelu(h): dh (N, in), written; h (N, in).
-  void backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
+  Product backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
+
   // dw accumulates; unless `add`, its matrix is written.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                        bool add) const;
