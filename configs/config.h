@@ -36,6 +36,8 @@ enum class ComputeType { bf16, fp16, fp32 };
 constexpr auto words_of(ComputeType) { return words("bf16", "fp16", "fp32"); }
 enum class StorageType { fp32, bf16 };
 constexpr auto words_of(StorageType) { return words("fp32", "bf16"); }
+enum class ProductType { compute, fp8 };
+constexpr auto words_of(ProductType) { return words("compute", "fp8"); }
 enum class ResidualType { compute, fp32 };
 constexpr auto words_of(ResidualType) { return words("compute", "fp32"); }
 enum class Decay { cosine, linear, constant, sqrt };
@@ -178,6 +180,8 @@ struct MemoryConfig {
 
 struct PrecisionConfig {
   ComputeType compute = ComputeType::fp32;
+  ProductType products = ProductType::compute;
+  int64_t first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;  // whose products are not in fp8
   ResidualType residual = ResidualType::compute;
   StorageType master = StorageType::fp32;
   StorageType moments = StorageType::fp32;

@@ -162,6 +162,13 @@ Table<Config> build_table() {
   Rows precision(table, "precision", &Config::precision);
   precision.word("compute", &PrecisionConfig::compute, "Type of activations and of the weights used with them");
   precision.word(
+      "products", &PrecisionConfig::products,
+      "Type of the factors of the layers' products: that of compute, or fp8, with one scale for each tensor");
+  precision.number("first_layers_in_bf16", &PrecisionConfig::first_layers_in_bf16, "layers", between(0, 1e6),
+                   "Number of layers at the start of the model whose products stay in bf16 under products = \"fp8\"");
+  precision.number("last_layers_in_bf16", &PrecisionConfig::last_layers_in_bf16, "layers", between(0, 1e6),
+                   "The same at the end of the model");
+  precision.word(
       "residual", &PrecisionConfig::residual,
       "Type of the residual stream and its gradient, and so of messages between stages: that of compute, or fp32");
   precision.word("master", &PrecisionConfig::master, "Type of the weights that the optimizer updates");

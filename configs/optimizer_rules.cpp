@@ -5,18 +5,6 @@ namespace {
 
 using Found = std::optional<Problem>;
 
-Found check_optimizer_state(const Config& config) {
-  const PrecisionConfig& precision = config.precision;
-  if (precision.master == StorageType::bf16 && precision.compute != ComputeType::bf16)
-    return problem(config, "precision.master",
-                   "has fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
-                   to_string(precision.compute));
-  if (precision.stochastic_rounding && precision.master != StorageType::bf16 && precision.moments != StorageType::bf16)
-    return problem(config, "precision.stochastic_rounding",
-                   "has nothing to round: precision.master and precision.moments are fp32; set bf16 there, or false");
-  return {};
-}
-
 Found check_learning_rate(const Config& config) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_learning_rate > optimizer.learning_rate)
@@ -48,19 +36,6 @@ Found check_learning_rate(const Config& config) {
   return {};
 }
 
-Found check_loss_scale(const Config& config) {
-  const PrecisionConfig& precision = config.precision;
-  if (precision.loss_scale != 0 && precision.compute != ComputeType::fp16)
-    return problem(config, "precision.loss_scale", "has no effect with precision.compute = \"{}\"; set 0",
-                   to_string(precision.compute));
-  if (precision.initial_loss_scale < precision.minimum_loss_scale)
-    return problem(config, "precision.initial_loss_scale",
-                   "is below precision.minimum_loss_scale = {}; raise the one or lower the other",
-                   precision.minimum_loss_scale);
-  return {};
-}
-
-// Refuses layouts that Muon's exchanges (trainer/layout/matrices.h) do not support.
 Found check_muon(const Config& config) {
   if (config.optimizer.algorithm != Algorithm::muon) return {};
   if (config.adapter.in_use())
@@ -79,7 +54,7 @@ OptimizerConfig muon_rates(OptimizerConfig config) {
 }
 
 std::optional<Problem> optimizer_problem(const Config& config) {
-  for (const auto check : {check_optimizer_state, check_learning_rate, check_muon, check_loss_scale})
+  for (const auto check : {check_learning_rate, check_muon})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -332,8 +332,8 @@ std::optional<Problem> first_problem(const Config& config) {
   // check_values comes first: the others divide by values that it has found positive.
   for (const auto check :
        {check_values, check_model, check_shapes, check_tensor_parallel, check_sizes, check_pipeline,
-        check_layers_per_stage, check_sharding, check_placement, check_memory, optimizer_problem, check_run,
-        check_cuda_graphs, check_trace, check_skipping, check_communication, trained_problem})
+        check_layers_per_stage, check_sharding, check_placement, check_memory, precision_problem, optimizer_problem,
+        check_run, check_cuda_graphs, check_trace, check_skipping, check_communication, trained_problem})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -16,8 +16,11 @@ std::optional<Problem> first_problem(const Config& config);
 // Returns the rule of [adapter] and train.freeze that it breaks (adapter.cpp), or nullopt.
 std::optional<Problem> trained_problem(const Config& config);
 
-// Returns the rule of [optimizer], or of the types of its state, that it breaks (optimizer_rules.cpp), or nullopt.
+// Returns the rule of [optimizer] that it breaks (optimizer_rules.cpp), or nullopt.
 std::optional<Problem> optimizer_problem(const Config& config);
+
+// Returns the rule of [precision] that it breaks (precision_rules.cpp), or nullopt.
+std::optional<Problem> precision_problem(const Config& config);
 
 // Returns the `most` values nearest to x, in order.
 std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most);

@@ -200,12 +200,18 @@ dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::v
   return status;
 }
 
+template <class A>
+dnnl_status_t run_fp8(const GemmCall& call, const GemmTiles::Tile& tile, std::vector<float>& scratch) {
+  if (call.output == DType::f32) return run_widened<A, float8_e4m3, float>(call, tile, scratch);
+  return run_widened<A, float8_e4m3, bfloat16>(call, tile, scratch);
+}
+
 dnnl_status_t run_tile(const GemmCall& call, const GemmTiles::Tile& tile, std::vector<float>& scratch) {
   switch (call.input) {
     case DType::bf16: return run_widened<bfloat16, bfloat16, bfloat16>(call, tile, scratch);
     case DType::f16: return run_widened<float16, float16, float16>(call, tile, scratch);
-    case DType::e4m3: return run_widened<float8_e4m3, float8_e4m3, bfloat16>(call, tile, scratch);
-    case DType::e5m2: return run_widened<float8_e5m2, float8_e4m3, bfloat16>(call, tile, scratch);
+    case DType::e4m3: return run_fp8<float8_e4m3>(call, tile, scratch);
+    case DType::e5m2: return run_fp8<float8_e5m2>(call, tile, scratch);
     default: return run_f32(call, tile);
   }
 }

@@ -327,6 +327,9 @@ Plan make_plan(const Config& config, int num_ranks, int rank, const Pipeline& pi
   plan.rank = rank;
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = computed_in(config.precision.compute);
+  if (config.precision.products == ProductType::fp8)
+    plan.fp8_layers = {config.precision.first_layers_in_bf16,
+                       config.model.layers - config.precision.last_layers_in_bf16};
   plan.residual = config.precision.residual == ResidualType::fp32 ? DType::f32 : plan.compute;
   plan.master = stored_in(config.precision.master);
   plan.reduce_dtype = stored_in(config.precision.gradient_reduce);

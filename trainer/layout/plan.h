@@ -95,6 +95,7 @@ struct Plan {
   cuda::Chip chip{};  // the GPU, as far as ops need scratch memory for it; {} on a CPU
   DType compute = DType::f32;
   DType residual = DType::f32;  // f32, or equal to `compute`
+  Interval fp8_layers{};        // the layers, by their numbers in the model, whose products are in 8 bits
   DType master = DType::f32;    // of the weights that the optimizer updates; frozen weights have the compute type
   bool saves_frozen = true;     // checkpoints also hold the frozen weights; otherwise they name their source
   // The type of gradients as they are sent to sums over the shard and data axes, which add in f32.

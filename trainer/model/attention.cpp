@@ -110,7 +110,7 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
                             const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.rows().dtype(), {c.pass.branch_rows(), width_});
   const Tensor made = a.made.empty() ? a.qkv : a.made;
-  x.each(qkv_.forward(c, w, made, x.rows()));
+  x.each(qkv_.forward(c, w, made, Linear::factor(c, x)));
   prepare(c, w, a, cache);
   if (cache != nullptr) launch(c.s, KeepKeysValues{.cache = cache->memory, .qkv = a.qkv, .rows = cache->rows});
   if (cache == nullptr || cache->fresh)
@@ -130,7 +130,7 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const AttentionDims here = dims(c.pass);
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  dout.each(proj_.backward_input(c, w, datt, g.dout));
+  dout.each(proj_.backward_input(c, w, datt, Linear::factor(c, dout)));
   {
     const Arena::Scope only_here = c.scratch.scope();
     const int64_t sums = attention_backward_scratch(c.s.queue().chip, a.qkv.dtype(), here);

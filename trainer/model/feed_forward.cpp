@@ -32,8 +32,8 @@ void FeedForward::allocate_output(Arena& arena, DType compute, const PassShape& 
 }
 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {
-  if (activation_ == Activation::gelu) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, x.rows()));
-  x.each([&, product = fc_.forward(c, w, a.fc, x.rows())](Interval r) {
+  if (activation_ == Activation::gelu) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, Linear::factor(c, x)));
+  x.each([&, product = fc_.forward(c, w, a.fc, Linear::factor(c, x))](Interval r) {
     product(r);
     activate(c, a.act.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
   });
@@ -66,10 +66,10 @@ InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, con
                                      const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
   if (activation_ == Activation::gelu) {
-    dout.each(proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc));
+    dout.each(proj_.backward_input_gelu(c, w, g.dfc, Linear::factor(c, dout), a.fc));
   } else {
     const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
-    dout.each([&, product = proj_.backward_input(c, w, dact, g.dout)](Interval r) {
+    dout.each([&, product = proj_.backward_input(c, w, dact, Linear::factor(c, dout))](Interval r) {
       product(r);
       deactivate(c, g.dfc.rows(r.begin, r.end), dact.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
     });

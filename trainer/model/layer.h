@@ -22,6 +22,7 @@ struct Context {
   const PassShape& pass;
   Dropout dropout{};           // probability, seed, step and first row of the residual; each use sets the site
   double adapter_dropout = 0;  // its probability; 0 outside of training
+  bool fp8 = false;            // linear layers compute in 8 bits (kernels/linear/fp8.h)
   Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: no document
                     // mask
 

@@ -1,6 +1,7 @@
 #include "trainer/model/linear.h"
 
 #include "kernels/activation/gelu.h"
+#include "kernels/linear/fp8.h"
 #include "kernels/linear/linear.h"
 
 namespace megalith {
@@ -14,6 +15,7 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
                                .split = shape.split,
                                .row_groups = shape.row_groups,
                                .stored_transposed = true})),
+      split_(shape.split),
       bias_in_residual_(shape.split == Split::columns) {
   if (shape.bias)
     bias_ = model.parameter({.name = name + ".bias",
@@ -23,11 +25,49 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
   adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
 }
 
+Linear::Factor Linear::cast(const Context& c, Tensor x, DType type, Form form, bool parts) {
+  const Tensor amax = c.scratch.tensor(DType::f32, {1}), unscale = c.scratch.tensor(DType::f32, {1});
+  launch(c.s, LargestMagnitude{.amax = amax, .x = x});
+  if (parts) c.edge.take_largest(c.s, amax);
+  const bool straight = form == Form::straight;
+  const Tensor values =
+      c.scratch.tensor(type, straight ? megalith::Shape{x.rows(), x.cols()} : megalith::Shape{x.cols(), x.rows()});
+  launch(c.s, CastToFp8{.y = straight ? values : Tensor{},
+                        .transposed = straight ? Tensor{} : values,
+                        .unscale = unscale,
+                        .x = x,
+                        .amax = amax});
+  return {values, unscale};
+}
+
+namespace {
+// y (M, N) = a b^T, by rows of y and a.
+template <class Factor>
+Linear::Product product_of(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias) {
+  return [=, &c](Interval r) {
+    launch(c.s, Fp8Product{.y = y.rows(r.begin, r.end),
+                           .a = a.values.rows(r.begin, r.end),
+                           .b = b.values,
+                           .a_unscale = a.unscale,
+                           .b_unscale = b.unscale,
+                           .bias = bias});
+  };
+}
+}  // namespace
+
 Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
+  Product product = [=, this, &c, &w](Interval r) {
+    launch(c.s,
+           LinearForward{.y = y.rows(r.begin, r.end), .x = x.rows(r.begin, r.end), .w = w[weight_], .b = own_bias(w)});
+  };
+  if (c.fp8) {
+    const Factor a = cast_input(c, x, Form::straight), b = cast_weight(c, w, Form::straight);
+    product = product_of(c, y, a, b, own_bias(w));
+  }
+  if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {
-    const Tensor to = y.rows(r.begin, r.end), from = x.rows(r.begin, r.end);
-    launch(c.s, LinearForward{.y = to, .x = from, .w = w[weight_], .b = own_bias(w)});
-    if (adapter_) adapter_.add(c.from_row(r.begin), w, to, from);
+    product(r);
+    adapter_.add(c.from_row(r.begin), w, y.rows(r.begin, r.end), x.rows(r.begin, r.end));
   };
 }
 
@@ -39,7 +79,7 @@ Linear::Product Linear::forward_gelu(const Context& c, const UnitTensors& w, Ten
                                   .w = w[weight_],
                                   .b = own_bias(w)});
   };
-  if (!adapter_) return fused;
+  if (!adapter_ && !c.fp8) return fused;
   return [=, &c, product = forward(c, w, h, x)](Interval r) {
     product(r);
     launch(c.s, GeluForward{.y = y.rows(r.begin, r.end), .x = h.rows(r.begin, r.end)});
@@ -47,10 +87,17 @@ Linear::Product Linear::forward_gelu(const Context& c, const UnitTensors& w, Ten
 }
 
 Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
+  Product product = [=, this, &c, &w](Interval r) {
+    launch(c.s, LinearBackwardInput{.dx = dx.rows(r.begin, r.end), .dy = dy.rows(r.begin, r.end), .w = w[weight_]});
+  };
+  if (c.fp8) {
+    const Factor a = cast_gradient(c, dy, Form::straight), b = cast_weight(c, w, Form::transposed);
+    product = product_of(c, dx, a, b, {});
+  }
+  if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {
-    const Tensor to = dx.rows(r.begin, r.end), from = dy.rows(r.begin, r.end);
-    launch(c.s, LinearBackwardInput{.dx = to, .dy = from, .w = w[weight_]});
-    if (adapter_) adapter_.add_backward_input(c.from_row(r.begin), w, to, from);
+    product(r);
+    adapter_.add_backward_input(c.from_row(r.begin), w, dx.rows(r.begin, r.end), dy.rows(r.begin, r.end));
   };
 }
 
@@ -62,7 +109,7 @@ Linear::Product Linear::backward_input_gelu(const Context& c, const UnitTensors&
                                         .w = w[weight_],
                                         .h = h.rows(r.begin, r.end)});
   };
-  if (!adapter_) return fused;
+  if (!adapter_ && !c.fp8) return fused;
   return [=, &c, product = backward_input(c, w, dh, dy)](Interval r) {
     product(r);
     const Tensor rows = dh.rows(r.begin, r.end);
@@ -72,10 +119,19 @@ Linear::Product Linear::backward_input_gelu(const Context& c, const UnitTensors&
 
 void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
                              bool add) const {
-  if (!dw[weight_].empty())
-    launch(c.s, LinearBackwardWeight{.dw = dw[weight_], .db = own_bias(dw), .dy = dy, .x = x, .add = add});
-  else if (!own_bias(dw).empty())
-    launch(c.s, LinearBackwardBias{.db = own_bias(dw), .dy = dy});
+  const Tensor of_weight = dw[weight_], of_bias = own_bias(dw);
+  if (!of_weight.empty() && !c.fp8)
+    launch(c.s, LinearBackwardWeight{.dw = of_weight, .db = of_bias, .dy = dy, .x = x, .add = add});
+  else if (!of_bias.empty())
+    launch(c.s, LinearBackwardBias{.db = of_bias, .dy = dy});
+  if (!of_weight.empty() && c.fp8) {
+    const auto scope = c.scratch.scope();
+    const Factor a = cast_gradient(c, dy, Form::transposed), b = cast_input(c, x, Form::transposed);
+    launch(
+        c.s,
+        Fp8Product{
+            .y = of_weight, .a = a.values, .b = b.values, .a_unscale = a.unscale, .b_unscale = b.unscale, .add = add});
+  }
   if (adapter_) adapter_.backward_weight(c, w, dw, dy, x, add);
 }
 

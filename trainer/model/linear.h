@@ -3,6 +3,10 @@
 // 1909.08053, section 3). In a row-parallel layer each part's y is a partial sum, so forward leaves out the bias, and
 // the residual adds it once, after the sum.
 //
+// With Context::fp8 the factors of its products are cast to 8 bits: x and w to e4m3, dy to e5m2, each with one scale
+// for the whole tensor of the microbatch, of all parts. So a product needs all of its factors before its first row.
+// Nothing of this is kept: each pass casts again, from the same values to the same bits.
+//
 // A layer may have an adapter (adapter.h). Gradients of frozen parameters are not computed.
 #pragma once
 
@@ -28,8 +32,12 @@ class Linear {
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }
 
+  // Returns x for one of the products below: its rows need not be ready yet, except in 8 bits, where this waits for
+  // all.
+  static Tensor factor(const Context& c, InPieces& x) { return c.fp8 ? x.all() : x.rows(); }
+
   // Each of these returns a product, which computes rows of its result whenever it is called, as those of x or dy are
-  // ready. c and w must outlive it. All sizes here and below are local.
+  // ready. c and w must outlive it, and so must the caller's scratch scope. All sizes here and below are local.
   using Product = Edge::Product;
   // y (N, out) written; x (N, in).
   Product forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
@@ -45,12 +53,31 @@ class Linear {
                        bool add) const;
 
  private:
+  // A factor in 8 bits, in scratch.
+  struct Factor {
+    Tensor values;   // straight, or transposed
+    Tensor unscale;  // (1) f32
+  };
+  enum class Form : uint8_t { straight, transposed };
+  // `parts`: x is one of the parts that together have the scale.
+  static Factor cast(const Context& c, Tensor x, DType type, Form form, bool parts);
+  Factor cast_input(const Context& c, Tensor x, Form form) const {
+    return cast(c, x, DType::e4m3, form, split_ == Split::columns);
+  }
+  Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const {
+    return cast(c, w[weight_], DType::e4m3, form, split_ != Split::none);
+  }
+  Factor cast_gradient(const Context& c, Tensor dy, Form form) const {
+    return cast(c, dy, DType::e5m2, form, split_ == Split::rows);
+  }
+
   // Returns the bias if it is part of the product, else an empty tensor.
   Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }
 
   Param weight_, bias_{};
   Adapter adapter_{};
-  bool bias_in_residual_ = false;
+  Split split_;
+  bool bias_in_residual_;
 };
 
 }  // namespace megalith

@@ -23,6 +23,7 @@ class WholeEdge : public Edge {
   }
   InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return dh; }
   Tensor leave(Stream&, Arena&, Tensor h) const override { return h; }
+  void take_largest(Stream&, Tensor) const override {}
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                          const GradientScale& scale) const override;
@@ -49,6 +50,7 @@ class TensorEdge : public Edge {
   }
   InPieces begin_leave_backward(Stream&, Arena&, Tensor dh, Cut) const override { return dh; }
   Tensor leave(Stream& s, Arena& scratch, Tensor h) const override;
+  void take_largest(Stream& s, Tensor values) const override { group_.all_reduce(s, values, Reduce::max).wait(); }
   // Computes maxima and sums over the whole vocabulary together; logits are not transferred.
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,

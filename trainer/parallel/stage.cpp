@@ -315,6 +315,7 @@ Context Stage::context(const Instruction& i) {
           .pass = plan_.pass,
           .dropout = d,
           .adapter_dropout = batch_.adapter_dropout,
+          .fp8 = i.layer != Instruction::none && plan_.fp8_layers.begin <= i.layer && i.layer < plan_.fp8_layers.end,
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 

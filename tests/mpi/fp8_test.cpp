@@ -1,0 +1,174 @@
+// Products in 8 bits (precision.products) on every number of ranks: as rehearsed to the byte, the same bits twice and
+// with recomputation, offload, halves and pieces, and one scale for all parts of a tensor.
+#include <cmath>
+
+#include "kernels/linear/fp8.h"
+#include "kernels/linear/gemm_cpu.h"
+#include "tests/mpi/on_all_ranks.h"
+
+namespace megalith {
+namespace {
+
+constexpr int64_t layers = 4;
+
+Config fp8_model() {
+  Config config = small_config();
+  config.model = {.layers = layers, .hidden = 64, .heads = 4, .vocab = 61, .context = 32};
+  config.model.norm = NormKind::rms;
+  config.model.positions = Positions::rotary;
+  config.model.activation = Activation::swiglu;
+  config.model.key_value_heads = 2;
+  config.model.head_size = 32;
+  config.model.feed_forward = 128;
+  config.batch = {.sequence_length = 32, .global_batch_size = 8, .microbatch_size = 2};
+  config.precision.compute = ComputeType::bf16;
+  config.precision.products = ProductType::fp8;
+  config.parallel.prescaled_batch = true;
+  return resolve(config);
+}
+
+struct Layout {
+  std::string name;
+  Config config;
+};
+
+// Layouts of this number of ranks, apart from what recomputes, moves or cuts.
+std::vector<Layout> layouts_of_fp8() {
+  std::vector<Layout> all;
+  const int ranks = session().size();
+  const auto add = [&](const std::string& name, int divisor, auto&& change) {
+    if (ranks % divisor != 0) return;
+    all.push_back({name, fp8_model()});
+    change(all.back().config);
+    all.back().config = resolve(all.back().config);
+  };
+  add("data", 1, [](Config&) {});
+  add("GPT-2", 1, [](Config& c) {
+    c.model.norm = NormKind::layer;
+    c.model.activation = Activation::gelu;
+    c.model.positions = Positions::learned;
+    c.model.dropout = 0.1;
+  });
+  add("an adapter", 1, [](Config& c) { c.adapter.rank = 2; });
+  add("tensor", 2, [](Config& c) { c.parallel.tensor_parallel_degree = 2; });
+  add("sequence", 2, [](Config& c) {
+    c.parallel.tensor_parallel_degree = 2;
+    c.parallel.sequence_parallel = true;
+  });
+  add("shared heads", 4, [](Config& c) { c.parallel.tensor_parallel_degree = 4; });
+  add("pipeline", 2, [](Config& c) { c.parallel.pipeline_parallel_degree = 2; });
+  add("pipeline of tensor groups", 4, [](Config& c) {
+    c.parallel.pipeline_parallel_degree = 2;
+    c.parallel.tensor_parallel_degree = 2;
+  });
+  return all;
+}
+
+TEST(Fp8, IsTheSameBitsTwiceAndAsRehearsed) {
+  for (const auto& [name, layout] : layouts_of_fp8()) {
+    SCOPED_TRACE(name);
+    SmallRun run = on_all_ranks(layout), again = on_all_ranks(layout);
+    run.runtime.stream.trace().keep(TraceLevel::everything);
+    for (int64_t s : {0, 1}) {
+      const StepScalars expected = run.step(s), found = again.step(s);
+      if (s == 0) {
+        EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace);
+      }
+      EXPECT_EQ(found.loss, expected.loss);
+      EXPECT_EQ(found.grad_norm, expected.grad_norm);
+    }
+    EXPECT_EQ(weights_of(again), weights_of(run));
+    run.evaluate(3);
+    EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory);
+  }
+}
+
+TEST(Fp8, RecomputationOffloadHalvesAndPiecesKeepTheBits) {
+  using Kind = ActivationCheckpointing::Kind;
+  for (const auto& [name, layout] : layouts_of_fp8()) {
+    SmallRun plain = on_all_ranks(layout);
+    for (int64_t s : {0, 1}) plain.step(s);
+    const Values expected = weights_of(plain);
+    const auto same = [&, &name = name, &layout = layout](const std::string& what, auto&& change) {
+      SCOPED_TRACE(name + ", " + what);
+      Config changed = layout;
+      change(changed);
+      SmallRun run = on_all_ranks(resolve(changed));
+      for (int64_t s : {0, 1}) run.step(s);
+      EXPECT_EQ(weights_of(run), expected);
+    };
+    same("recomputed", [](Config& c) { c.memory.activation_checkpointing.kind = Kind::each; });
+    same("products kept", [](Config& c) { c.memory.activation_checkpointing.kind = Kind::selective; });
+    same("offloaded", [](Config& c) {
+      c.memory.activation_checkpointing.kind = Kind::each;
+      c.memory.offload_activations = true;
+      c.memory.offload_optimizer = 1;
+    });
+    if (layout.parallel.pipeline_parallel_degree > 1)
+      same("in halves", [](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::zb_h1; });
+    if (layout.parallel.tensor_parallel_degree > 1 && cpu::rows_keep_their_bits())
+      same("in pieces", [](Config& c) { c.parallel.tensor_pieces = 2; });
+  }
+}
+
+// The scales of a step's casts, in their order.
+class Scales : public OpWatcher {
+ public:
+  void launched(const char* name, std::span<const Tensor> written) override {
+    if (std::string(name) == CastToFp8::name) all.push_back(*written[2].data<float>());
+  }
+  std::vector<float> all;
+};
+
+// In the first forward pass: of an input, then of its weight. The weights are the same in every layout, and so must be
+// their scales; inputs differ by what the sums over parts round.
+TEST(Fp8, AllPartsOfATensorHaveOneScale) {
+  const auto scales_of = [](SmallRun& run) {
+    Scales scales;
+    run.runtime.stream.watch_ops(&scales);
+    run.step(0);
+    run.runtime.stream.watch_ops(nullptr);
+    scales.all.resize(size_t{8 * layers});
+    return scales.all;
+  };
+  SmallRun alone(fp8_model());
+  const std::vector<float> whole = scales_of(alone);
+  for (const auto& [name, layout] : layouts_of_fp8()) {
+    if (layout.parallel.tensor_parallel_degree == 1 || layout.parallel.pipeline_parallel_degree > 1) continue;
+    SCOPED_TRACE(name);
+    SmallRun run = on_all_ranks(layout);
+    const std::vector<float> parts = scales_of(run);
+    const bool same_sequences = run.plan.batch.rank == 0;
+    for (size_t i = 0; i < whole.size(); i++) {
+      const bool weight = i % 2 == 1;
+      if (!weight && !same_sequences) continue;
+      EXPECT_NEAR(parts[i], whole[i], weight ? 0 : 0.03 * double{whole[i]}) << "cast " << i;
+    }
+  }
+}
+
+// As far as bf16's courses are from each other, times the ratio of the types' units, 16 (FEATURES.md).
+TEST(Fp8, LayoutsAgreeWithinItsRounding) {
+  const auto course = [](Config config, ProductType products) {
+    config.precision.products = products;
+    SmallRun run = on_all_ranks(config);
+    std::vector<double> losses;
+    for (int64_t s = 0; s < 4; s++) losses.push_back(run.step(s).loss);
+    return losses;
+  };
+  const Config data = fp8_model();
+  const std::vector<double> expected = course(data, ProductType::fp8), in_bf16 = course(data, ProductType::compute);
+  for (size_t s = 0; s < expected.size(); s++) {
+    EXPECT_NEAR(expected[s], in_bf16[s], 0.02 * in_bf16[s]);
+    EXPECT_NE(expected[s], in_bf16[s]) << "products are not in 8 bits";
+  }
+  for (const auto& [name, layout] : layouts_of_fp8()) {
+    if (layout.adapter.rank > 0 || layout.model.norm == NormKind::layer) continue;
+    SCOPED_TRACE(name);
+    const std::vector<double> found = course(layout, ProductType::fp8);
+    for (size_t s = 0; s < found.size(); s++) EXPECT_NEAR(found[s], expected[s], 0.005 * expected[s]) << "step " << s;
+  }
+}
+
+}  // namespace
+}  // namespace megalith
