@@ -52,7 +52,7 @@ constexpr ForeignKey all[] = {
     {sagemaker, "sdp_reduce_bucket_size",
      "not needed: each layer's gradients are reduced as soon as they are complete"},
     {sagemaker, "fp16_params", of_compute},
-    {sagemaker, "fp8", "not supported: `precision.compute` is bf16, fp16 or fp32"},
+    {sagemaker, "fp8", "`precision.products`, fp8"},
     {sagemaker, "ddp", "not needed: the ranks that remain after the other degrees of [parallel] are data parallel"},
     {sagemaker, "tensor_parallel_seed",
      "not needed: random numbers follow from `train.seed` and do not depend on the layout"},

@@ -18,7 +18,7 @@ constexpr ForeignWord known_words[] = {
     {"float32", "fp32"},
     {"torch.float32", "fp32"},
     {"32-true", "fp32"},
-    {"fp8", "not supported: the nearest is bf16"},
+    {"fp8", "bf16, with precision.products = fp8"},
     {"float8", "not supported: the nearest is bf16"},
     {"adamw_torch", "adamw"},
     {"adamw_torch_fused", "adamw"},

@@ -28,6 +28,7 @@ Table<Hardware> build_hardware_table() {
   device.number("bf16", &DeviceProfile::bf16, "TFLOP/s", above(0), "Dense peak rate");
   device.number("fp16", &DeviceProfile::fp16, "TFLOP/s", above(0), "Dense peak rate");
   device.number("fp32", &DeviceProfile::fp32, "TFLOP/s", above(0), "Peak rate outside tensor cores");
+  device.number("fp8", &DeviceProfile::fp8, "TFLOP/s", at_least(0), "Dense peak rate; 0: no products in 8 bits");
   device.number("multiprocessors", &DeviceProfile::multiprocessors, "", between(1, 1e4),
                 "Multiprocessors that share a GEMM");
   device.number("generation", &DeviceProfile::generation, "", between(1, 100),
@@ -93,7 +94,7 @@ const Table<Hardware>& hardware_table() {
 // Numbers of the machines themselves; the others have defaults.
 bool is_required(const Key& key) {
   return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind" &&
-         key.name() != "device.generation";
+         key.name() != "device.fp8" && key.name() != "device.generation";
 }
 
 const FieldOf<Hardware>& real_field(const std::string& name) {
@@ -151,7 +152,7 @@ std::string profile_template() {
                   example),
               section;
   for (const FieldOf<Hardware>& field : hardware_table()) {
-    if (!is_required(field) && field.name() != "device.generation") continue;
+    if (!is_required(field) && field.name() != "device.fp8" && field.name() != "device.generation") continue;
     if (field.section != section) text += fmt::format("\n[{}]\n", section = field.section);
     text += fmt::format("{} = {}  # {}{}\n", field.key, toml_text(field.get(hardware)),
                         field.unit.empty() ? "" : fmt::format("{}; ", field.unit), field.help);

@@ -38,6 +38,7 @@ struct DeviceProfile {
   double bandwidth = 0;       // GB/s of its memory
   double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
   double fp32 = 0;            // TFLOP/s, outside tensor cores
+  double fp8 = 0;             // TFLOP/s, dense, with sums in f32; 0: no products in 8 bits
   int64_t multiprocessors = 0;
   int64_t generation = 8;  // the compute capability's major number, 9 for Hopper, by which kernels are chosen
   bool operator==(const DeviceProfile&) const = default;

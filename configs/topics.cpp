@@ -94,7 +94,8 @@ constexpr Topic all_topics[] = {
     {"mixed precision,amp,half precision,bf16,fp16,fp32", "`precision.compute` is bf16, fp16 or fp32",
      "configs/OPTIONS.md, Every option of a run"},
     {"fp8,float8,mxfp8,fp4,transformer engine",
-     "Products in 8 bits are not supported; `precision.compute` may be bf16 or fp16", "FEATURES.md, Features"},
+     "`precision.products=fp8` computes the layers' products in 8 bits. It has run on CPUs only",
+     "FEATURES.md, Features"},
     {"moe,mixture of experts,experts,mixtral,deepseek", "Mixture of experts is not supported", "FEATURES.md, Features"},
     {"sliding window,local attention,gemma",
      "Sliding windows are not supported: attention reads the whole sequence. A Mistral whose window is as long "

@@ -8,8 +8,6 @@
 namespace megalith::cpu {
 
 namespace {
-constexpr uint32_t infinity = 0x7f800000u;
-
 // Magnitudes are compared by their bits, among which a NaN is larger than infinity.
 template <class T>
 uint32_t largest_bits(const T* x, int64_t begin, int64_t end) {
@@ -22,14 +20,14 @@ uint32_t largest_bits(const T* x, int64_t begin, int64_t end) {
 // Casts rows [begin, end) in squares, so that a square's transpose is written from the first cache.
 template <class To, class From>
 void cast_rows(const CastToFp8& op, float scale, int64_t begin, int64_t end) {
-  constexpr int64_t side = 64;
+  constexpr int64_t square_side = 64;
   const int64_t rows = op.x.rows(), cols = op.x.cols();
   const From* x = op.x.data<From>();
   To *y = op.y.data_or_null<To>(), *transposed = op.transposed.data_or_null<To>();
-  for (int64_t first = begin; first < end; first += side)
-    for (int64_t left = 0; left < cols; left += side) {
-      To square[side][side];
-      const int64_t height = std::min(side, end - first), width = std::min(side, cols - left);
+  for (int64_t first = begin; first < end; first += square_side)
+    for (int64_t left = 0; left < cols; left += square_side) {
+      To square[square_side][square_side];
+      const int64_t height = std::min(square_side, end - first), width = std::min(square_side, cols - left);
       for (int64_t r = 0; r < height; r++) {
         const From* from = x + (first + r) * cols + left;
 #pragma omp simd
@@ -52,7 +50,8 @@ void run(Queue&, const LargestMagnitude& op) {
       while (before < here && !largest.compare_exchange_weak(before, here)) continue;
     });
   });
-  *op.amax.data<float>() = std::bit_cast<float>(std::min(largest.load(), infinity));
+  constexpr uint32_t infinite = 0x7f800000u;
+  *op.amax.data<float>() = std::bit_cast<float>(std::min(largest.load(), infinite));
 }
 
 void run(Queue&, const CastToFp8& op) {

@@ -293,8 +293,9 @@ void Gemm::run(const Queue& queue, const GemmCall& call) {
   CHECK(!call.accumulate || call.output == DType::f32, "a GEMM adds to f32 only, not to {}", name_of(call.output));
   if (call.M == 0 || call.N == 0) return;
   Descriptors& d = library_->of(call);
-  CHECK(d.found == CUBLAS_STATUS_SUCCESS, "cuBLASLt has no GEMM of {} with a workspace of {} bytes: {}",
-        words(shape_of(call)), room_for(call), cublasLtGetStatusName(d.found));
+  CHECK(d.found == CUBLAS_STATUS_SUCCESS, "cuBLASLt has no GEMM of {} with a workspace of {} bytes: {}{}",
+        words(shape_of(call)), room_for(call), cublasLtGetStatusName(d.found),
+        is_8_bit(call.input) ? "; precision.products = \"fp8\" needs a GPU of compute capability 8.9 or later" : "");
   library_->multiply(queue, call, d, d.algorithm);
 }
 

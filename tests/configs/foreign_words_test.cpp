@@ -19,7 +19,7 @@ TEST(ForeignWords, AreAnswered) {
   expect("precision.compute=bfloat16", "expected one of bf16 fp16 fp32; write bf16");
   expect("precision.compute=BF16", "; write bf16");
   expect("precision.compute=16-mixed", "; write fp16");
-  expect("precision.compute=fp8", "; fp8 is not supported: the nearest is bf16");
+  expect("precision.compute=fp8", "; write bf16, with precision.products = fp8");
   expect("precision.master=float16", "expected one of fp32 bf16");
   expect("optimizer.algorithm=adamw_torch_fused", "; write adamw");
   expect("optimizer.decay=wsd", "; write linear, with optimizer.decay_begin");

@@ -9,11 +9,11 @@
 namespace megalith::test {
 
 namespace {
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double beyond = std::numeric_limits<double>::infinity();
 
 double scale_of(double amax, DType type) {
   const auto largest = type == DType::e4m3 ? 448.0f : 57344.0f;
-  if (amax == infinity) return std::nan("");
+  if (amax == beyond) return std::nan("");
   if (amax == 0) return 1;
   return static_cast<double>(std::min(largest / static_cast<float>(amax), 0x1p126f));
 }
@@ -27,12 +27,12 @@ Case largest_magnitude_case(int64_t n, DType t, const std::string& what, double 
          .twin =
              [](Doubles& d) {
                double& amax = d["amax"][0] = 0;
-               for (const double v : d["x"]) amax = std::isnan(v) ? infinity : std::max(amax, std::abs(v));
+               for (const double v : d["x"]) amax = std::isnan(v) ? beyond : std::max(amax, std::abs(v));
              }};
   c.args[1].any_shape = true;
   for (double& v : c.args[1].values) v = rounded(size * v, t);
   if (what == "with a NaN") c.args[1].values[at(n / 2)] = std::nan("");
-  if (what == "with an infinity") c.args[1].values.back() = -infinity;
+  if (what == "with an infinity") c.args[1].values.back() = -beyond;
   return c;
 }
 

@@ -1,6 +1,7 @@
 // Products in 8 bits (precision.products) on every number of ranks: as rehearsed to the byte, the same bits twice and
 // with recomputation, offload, halves and pieces, and one scale for all parts of a tensor.
 #include <cmath>
+#include <limits>
 
 #include "kernels/linear/fp8.h"
 #include "kernels/linear/gemm_cpu.h"
@@ -145,6 +146,27 @@ TEST(Fp8, AllPartsOfATensorHaveOneScale) {
       EXPECT_NEAR(parts[i], whole[i], weight ? 0 : 0.03 * double{whole[i]}) << "cast " << i;
     }
   }
+}
+
+// A weight that is not finite makes the step one that is skipped, as in bf16, though e4m3 has no infinity; a matrix of
+// zeros has a scale.
+TEST(Fp8, WhatIsNotFiniteIsFoundAndZerosAreMultiplied) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const auto& [name, layout] : layouts_of_fp8())
+    for (const float planted : {infinity, std::numeric_limits<float>::quiet_NaN(), 0.0f}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, planted));
+      SmallRun run = on_all_ranks(layout);
+      for (Unit& unit : run.units())
+        for (const PlacedParam& param : unit.plan().params) {
+          if (param.spec.name != "h.1.mlp.c_fc.weight") continue;
+          for (const LocalShard& held : unit.shards_of(param, {0, unit.plan().numel}))
+            for (int64_t i = held.local; i < held.local + (planted == 0 ? held.shard.numel() : 1); i++)
+              unit.working().data<bfloat16>()[i] = bfloat16(planted);
+        }
+      const StepScalars found = run.step(0);
+      EXPECT_EQ(std::isfinite(found.loss), planted == 0);
+      EXPECT_EQ(std::isfinite(found.grad_norm), planted == 0);
+    }
 }
 
 // As far as bf16's courses are from each other, times the ratio of the types' units, 16 (FEATURES.md).

@@ -34,7 +34,9 @@ double busiest_of(int64_t parts, int64_t threads) {
   return static_cast<double>(blocks(parts, threads) * threads) / static_cast<double>(parts);
 }
 
-bool in_library_tiles(const Cost& cost, const Processor& processor) { return processor.library_tiles && !cost.f32; }
+bool in_library_tiles(const Cost& cost, const Processor& processor) {
+  return processor.library_tiles && !cost.f32 && !cost.fp8;
+}
 
 // As above for a product's tiles: each idle thread takes the next one.
 double busiest_of_tiles(const Cost& cost, const Processor& processor) {
@@ -65,7 +67,8 @@ int forks(const Cost& cost, const Processor& processor) {
 }
 
 double gemm_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
-  const double rate = (cost.f32 ? processor.peak_f32 : processor.peak) * hardware.calibrated.gemm;
+  const double peak = cost.fp8 ? processor.peak_fp8 : cost.f32 ? processor.peak_f32 : processor.peak;
+  const double rate = peak * hardware.calibrated.gemm;
   if (hardware.device.kind == DeviceKind::cpu) return cost.flops / rate * busiest_of_tiles(cost, processor);
   double best = 0;
   for (const Tile& tile : tiles)
@@ -141,6 +144,7 @@ Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_
   const double threads = std::max(1.0, std::round(devices * static_cast<double>(device.multiprocessors)));
   return {.peak = devices * peak * 1e12,
           .peak_f32 = devices * device.fp32 * 1e12,
+          .peak_fp8 = devices * (cpu ? device.fp32 : device.fp8) * 1e12,
           .bandwidth = devices * device.bandwidth * 1e9,
           .multiprocessors = cpu ? static_cast<int64_t>(threads) : device.multiprocessors,
           .library_tiles = cpu && compute == ComputeType::bf16 && device.bf16 > device.fp32};

@@ -24,6 +24,7 @@ namespace megalith {
 struct Processor {
   double peak = 0;              // FLOP/s of GEMMs in the compute type
   double peak_f32 = 0;          // FLOP/s of GEMMs in f32
+  double peak_fp8 = 0;          // FLOP/s of GEMMs in 8 bits; a CPU computes them in f32
   double bandwidth = 0;         // bytes/s
   int64_t multiprocessors = 1;  // on a CPU: threads
   bool library_tiles = false;   // on a CPU: the library divides products into tiles, assumed to be even

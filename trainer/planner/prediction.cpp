@@ -123,6 +123,11 @@ StageDryRuns dry_run_stages(const Config& config, const Hardware& hardware, int 
 Prediction predict(const Config& config, const Hardware& hardware, const StageDryRuns& dry_runs, bool with_spans) {
   const MeshShape& mesh = dry_runs.mesh;
   const Processor processor = processor_of(hardware, config.precision.compute, mesh.ranks_per_node);
+  CHECK(
+      config.precision.products != ProductType::fp8 || processor.peak_fp8 > 0,
+      "hardware.profile: {} has no products in 8 bits (device.fp8 is 0), which precision.products = \"fp8\" needs; set "
+      "\"compute\" there, or choose a GPU with them, such as an H100",
+      hardware.device.name);
   Prediction p;
   p.line = time_line(mesh, dry_runs.step.stages, hardware, processor, with_spans);
   double hardware_flops = dry_runs.step.hardware_flops;

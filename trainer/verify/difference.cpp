@@ -50,14 +50,14 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config) {
   return all;
 }
 
-double tolerance_of(TensorKind kind, ComputeType type) {
+double tolerance_of(TensorKind kind, ComputeType type, bool fp8) {
   const bool fp32 = type == ComputeType::fp32;
   const double unit = type == ComputeType::fp16 ? 0x1p-10 : 0x1p-7;
   switch (kind) {
     case TensorKind::initial_weight: return 0;
     case TensorKind::activation: return fp32 ? 1e-5 : 8 * unit;
     case TensorKind::loss: return fp32 ? 1e-5 : unit;
-    case TensorKind::gradient: return fp32 ? 1e-4 : 16 * unit;
+    case TensorKind::gradient: return fp8 ? 0x1p-2 : fp32 ? 1e-4 : 16 * unit;
     case TensorKind::weight: return fp32 ? 1e-3 : 1e-3 + unit;
   }
   FAIL("a tensor of kind {}", static_cast<int>(kind));

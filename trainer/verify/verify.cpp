@@ -70,6 +70,7 @@ class LayoutComparison {
     for (const ObservedRun* run : {&a, &b}) {
       const PrecisionConfig& precision = run->config().precision;
       compute_ = coarser(compute_, precision.compute);
+      fp8_ = fp8_ || precision.products == ProductType::fp8;
       gradients_ = coarser(gradients_, precision.compute);
       if (precision.gradient_reduce == StorageType::bf16) gradients_ = ComputeType::bf16;
       if (precision.master == StorageType::bf16) weights_ = ComputeType::bf16;
@@ -163,7 +164,7 @@ class LayoutComparison {
         finding.fault = fmt::format("layout {}: {}", layout, fault);
     const bool reduced = tensor.parameter || tensor.name == "gradient norm";  // residuals are not reduced
     const ComputeType type = tensor.kind == TensorKind::weight ? weights_ : reduced ? gradients_ : compute_;
-    const double tolerance = factor_ * tolerance_of(tensor.kind, type);
+    const double tolerance = factor_ * tolerance_of(tensor.kind, type, fp8_);
     if (tensor.kind == TensorKind::weight) {
       finding.difference = largest_difference(a.values(), b.values(), tolerance, updates_[tensor.id].allowance());
       return finding;
@@ -191,6 +192,7 @@ class LayoutComparison {
   ObservedRun &a_, &b_;
   double factor_;
   ComputeType compute_ = ComputeType::fp32, gradients_ = ComputeType::fp32, weights_ = ComputeType::fp32;
+  bool fp8_ = false;
   Stream stream_{World::cpu};
   std::map<uint64_t, UncertainUpdate> updates_;  // by parameter compared on this rank
 };
