@@ -129,18 +129,27 @@ TEST(Fp8, AllPartsOfATensorHaveOneScale) {
     run.runtime.stream.watch_ops(&scales);
     run.step(0);
     run.runtime.stream.watch_ops(nullptr);
-    scales.all.resize(size_t{8 * layers});
     return scales.all;
+  };
+  // Of forward and backward: each is the scale of a whole tensor, which all ranks of a tensor group share.
+  const auto expect_same_in_group = [](SmallRun& run, std::vector<float>& mine) {
+    Communicator& group = run.runtime.mesh.channel(Channel::tensor);
+    std::vector<float> all(mine.size() * static_cast<size_t>(group.size()));
+    const auto tensor_of = [](std::vector<float>& v) { return Tensor(v.data(), DType::f32, {std::ssize(v)}); };
+    group.all_gather(run.runtime.stream, tensor_of(all), tensor_of(mine)).wait();
+    for (size_t i = 0; i < all.size(); i++) ASSERT_EQ(all[i], mine[i % mine.size()]) << "cast " << i % mine.size();
   };
   SmallRun alone(fp8_model());
   const std::vector<float> whole = scales_of(alone);
+  constexpr size_t of_first_forward = 8 * layers;
   for (const auto& [name, layout] : layouts_of_fp8()) {
     if (layout.parallel.tensor_parallel_degree == 1 || layout.parallel.pipeline_parallel_degree > 1) continue;
     SCOPED_TRACE(name);
     SmallRun run = on_all_ranks(layout);
-    const std::vector<float> parts = scales_of(run);
+    std::vector<float> parts = scales_of(run);
+    expect_same_in_group(run, parts);
     const bool same_sequences = run.plan.batch.rank == 0;
-    for (size_t i = 0; i < whole.size(); i++) {
+    for (size_t i = 0; i < of_first_forward; i++) {
       const bool weight = i % 2 == 1;
       if (!weight && !same_sequences) continue;
       EXPECT_NEAR(parts[i], whole[i], weight ? 0 : 0.03 * double{whole[i]}) << "cast " << i;
