@@ -1,6 +1,6 @@
 // Shared by all CPU ops: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16, f16
-// or 8 bits, arithmetic f32; the bits depend neither on the number of threads nor on addresses (except in native bf16 GEMM:
-// gemm_cpu.h).
+// or 8 bits, arithmetic f32; the bits depend neither on the number of threads nor on addresses (except in native bf16
+// GEMM: gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
