@@ -23,7 +23,7 @@ constexpr std::string_view epochs =
 constexpr std::string_view warmup_share = "not set as a share: `optimizer.warmup_steps` counts updates";
 constexpr std::string_view curves =
     "not supported: `megalith report` draws the curves, `run.tensorboard` writes files for TensorBoard, and "
-    "trainer/README.md says how to log `metrics.jsonl` to W&B";
+    "trainer/README.md says how to log metrics.jsonl to W&B";
 constexpr std::string_view recompute = "`memory.activation_checkpointing`";
 constexpr std::string_view no_quantization =
     "not supported: frozen weights are in the type of `precision.compute`, which may be bf16";

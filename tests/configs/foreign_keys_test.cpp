@@ -61,7 +61,7 @@ TEST(ForeignKeys, HabitsAreAnswered) {
   expect("lora_r=8", "`adapter.rank`");
   expect("num_train_epochs=3", "`train.steps` counts updates");
   expect("lr_scheduler_type=cosine", "`optimizer.decay`");
-  expect("report_to=wandb", "`metrics.jsonl`");
+  expect("report_to=wandb", "metrics.jsonl");
   expect("wandb_log=True", "`run.tensorboard`");
   expect("eval_only=True", "`megalith evaluate");
   expect("grad_clip=1.0", "`optimizer.gradient_clip`");
