@@ -149,7 +149,7 @@ constexpr Topic all_topics[] = {
      "trainer/README.md, Watch"},
     {"wandb,weights and biases,mlflow,comet,tensorboard,plot,curves,loss curve,logging",
      "`megalith report RUN` draws the curves. `run.tensorboard=true` writes files for TensorBoard. A few lines "
-     "of Python log `metrics.jsonl` to Weights & Biases",
+     "of Python log metrics.jsonl to Weights & Biases",
      "trainer/README.md, Watch"},
     {"profile,profiler,trace,slow,mfu,speed,throughput,bottleneck",
      "A run's last line says where the time went. `train.trace_steps=10-12` writes a trace for ui.perfetto.dev",

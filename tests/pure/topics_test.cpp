@@ -49,7 +49,7 @@ TEST(Topics, AnswerWhatNewcomersAsk) {
                                        {"gradient accumulation", "batch.global_batch_size"},
                                        {"cosine", "optimizer.decay"},
                                        {"mixed precision", "precision.compute"},
-                                       {"float8", "not supported"},
+                                       {"float8", "precision.products"},
                                        {"MoE", "not supported"},
                                        {"sliding_window", "not supported"},
                                        {"ring attention", "not supported"},
