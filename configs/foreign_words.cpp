@@ -19,7 +19,7 @@ constexpr ForeignWord known_words[] = {
     {"torch.float32", "fp32"},
     {"32-true", "fp32"},
     {"fp8", "bf16, with precision.products = fp8"},
-    {"float8", "not supported: the nearest is bf16"},
+    {"float8", "bf16, with precision.products = fp8"},
     {"adamw_torch", "adamw"},
     {"adamw_torch_fused", "adamw"},
     {"adamw_8bit", "adamw, with precision.moments = bf16"},

@@ -91,10 +91,13 @@ const Table<Hardware>& hardware_table() {
   return table;
 }
 
-// Numbers of the machines themselves; the others have defaults.
+// Numbers of the machines themselves.
+bool is_of_machines(const Key& key) {
+  return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind";
+}
+// The others have defaults.
 bool is_required(const Key& key) {
-  return key.section != "calibrated" && key.section != "stack" && key.name() != "device.kind" &&
-         key.name() != "device.fp8" && key.name() != "device.generation";
+  return is_of_machines(key) && key.name() != "device.fp8" && key.name() != "device.generation";
 }
 
 const FieldOf<Hardware>& real_field(const std::string& name) {
@@ -152,7 +155,7 @@ std::string profile_template() {
                   example),
               section;
   for (const FieldOf<Hardware>& field : hardware_table()) {
-    if (!is_required(field) && field.name() != "device.fp8" && field.name() != "device.generation") continue;
+    if (!is_of_machines(field)) continue;
     if (field.section != section) text += fmt::format("\n[{}]\n", section = field.section);
     text += fmt::format("{} = {}  # {}{}\n", field.key, toml_text(field.get(hardware)),
                         field.unit.empty() ? "" : fmt::format("{}; ", field.unit), field.help);

@@ -36,6 +36,7 @@ Found check_learning_rate(const Config& config) {
   return {};
 }
 
+// Refuses layouts that Muon's exchanges (trainer/layout/matrices.h) do not support.
 Found check_muon(const Config& config) {
   if (config.optimizer.algorithm != Algorithm::muon) return {};
   if (config.adapter.in_use())

@@ -17,10 +17,14 @@ Found check_products(const Config& config) {
     if (layers > 0 && !fp8)
       return problem(config, key, "has no effect with precision.products = \"{}\"; set 0 here, or \"fp8\" there",
                      to_string(precision.products));
-    if (layers > config.model.layers)
-      return problem(config, key, "exceeds model.layers = {}; lower it", config.model.layers);
   }
   if (!fp8) return {};
+  const int64_t in_bf16 = precision.first_layers_in_bf16 + precision.last_layers_in_bf16;
+  if (in_bf16 >= config.model.layers)
+    return problem(config, "precision.products",
+                   "is of no layer: precision.first_layers_in_bf16 and last_layers_in_bf16 are {} of model.layers = {} "
+                   "together; lower them, or set \"compute\" here",
+                   in_bf16, config.model.layers);
   const bool on_cpu = config.run.device == Device::cpu;
   if (precision.compute != ComputeType::bf16 && !(on_cpu && precision.compute == ComputeType::fp32))
     return problem(config, "precision.products",
@@ -67,8 +71,6 @@ Found check_loss_scale(const Config& config) {
                    precision.minimum_loss_scale);
   return {};
 }
-
-// Refuses layouts that Muon's exchanges (trainer/layout/matrices.h) do not support.
 
 }  // namespace
 

@@ -15,7 +15,8 @@ git cat-file -e "$base^{commit}" 2>/dev/null || { echo "skipped: git has no comm
 # A command for each file, where the build may join files.
 cmake --preset cpu -B build/lint -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 sed -i 's/-ffold-simple-inlines//g; s/--param ggc-min-heapsize=[0-9]*//g' build/lint/compile_commands.json  # GCC's alone
-mapfile -t changed < <(tests/changed_code.py "$base" '*.cpp' '*.h' ':!tests/gpu' ':!tests/simt' ':!tests/ptx' ':!*_present.cpp' \
+mapfile -t changed < <(tests/changed_code.py "$base" '*.cpp' '*.h' ':!tests/gpu' ':!tests/simt' ':!tests/ptx' \
+  ':!tests/simulated_cublaslt/cublaslt.cpp' ':!*_present.cpp' \
   ':!kernels/activation/*_cuda.h' ':!kernels/attention/*_cuda.h' ':!kernels/elementwise/*_cuda.h' ':!kernels/loops/*_cuda.h' \
   ':!kernels/nvcc')
 [ ${#changed[@]} -gt 0 ] || exit 0

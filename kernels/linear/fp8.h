@@ -1,6 +1,6 @@
 // Products in 8 bits (float8.h), as in NVIDIA's per-tensor current scaling: each factor is a whole tensor times one
-// scale, which its own largest magnitude decides, so that the largest becomes the type's largest number. The product
-// is taken of the rounded values, in f32, and divided by both scales. There is no state from step to step.
+// scale, which its own largest magnitude decides, so that the largest becomes the type's largest number. The rounded
+// values are multiplied, with sums in f32, and the product is divided by both scales.
 //
 //   scale(amax) = largest / amax, at most 2^126; 1 if amax is 0; NaN if it is infinite
 //   value       = round(x * scale), product = sum_k a b / (scale_a * scale_b)
@@ -41,7 +41,7 @@ struct CastToFp8 {
   Tensor transposed;  // (C, R), of the same type, written
   Tensor unscale;     // (1) f32, written: 1 / scale
   Tensor x;           // (R, C) f32, bf16 or f16
-  Tensor amax;        // (1) f32, no less than any |x|
+  Tensor amax;        // (1) f32: the largest |x|; larger ones become the largest e4m3, or infinite in e5m2
 };
 
 // y = (a b^T) * a_unscale * b_unscale + bias, or y += that.

@@ -41,7 +41,7 @@ struct Float8 {
   static constexpr uint32_t infinity = mantissa == 2 ? overflow : 0x80u;  // E4M3 has none
 };
 
-// Up to 448; what is larger, and infinity, becomes 448.
+// Up to 448. Larger numbers and infinity become 448.
 struct float8_e4m3 : Float8<3, 7, 0x7eu, 0x7fu> {
   uint8_t bits = 0;
 };

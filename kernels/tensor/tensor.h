@@ -213,7 +213,10 @@ class Tensor {
   int64_t numel() const { return shape_.numel(); }
   int64_t bytes() const { return numel() * size_of(dtype_); }
   int64_t cols() const { return empty() ? 0 : shape_[shape_.num_dims() - 1]; }
-  int64_t rows() const { return cols() ? numel() / cols() : 0; }
+  int64_t rows() const {
+    const int64_t width = cols();
+    return width > 0 ? numel() / width : 0;
+  }
 
   void* raw() const { return data_; }
   template <class T>

@@ -30,6 +30,26 @@ TEST(Rules, HeadsDivideHidden) {
   EXPECT_NO_THROW(parse_config("", "run.toml", {"model.heads=16"}));
 }
 
+TEST(Rules, ProductsInEightBits) {
+  const std::string fp8 = "precision.products=fp8", bf16 = "precision.compute=bf16";
+  EXPECT_TRUE(allowed({fp8, bf16, "precision.first_layers_in_bf16=1", "precision.last_layers_in_bf16=2"}));
+  EXPECT_TRUE(allowed({fp8, "precision.compute=fp32", "run.device=cpu"}));
+  expect_refusal({fp8},
+                 "precision.products = \"fp8\" needs precision.compute = \"bf16\", but it is \"fp32\"; set bf16 there, "
+                 "or \"compute\" here");
+  expect_refusal(
+      {"precision.first_layers_in_bf16=1"},
+      "precision.first_layers_in_bf16 = 1 has no effect with precision.products = \"compute\"; set 0 here, or "
+      "\"fp8\" there");
+  expect_refusal(
+      {fp8, bf16, "precision.first_layers_in_bf16=6", "precision.last_layers_in_bf16=6"},
+      "precision.products = \"fp8\" is of no layer: precision.first_layers_in_bf16 and last_layers_in_bf16 are "
+      "12 of model.layers = 12 together; lower them, or set \"compute\" here");
+  expect_refusal({fp8, bf16, "batch.sequence_length=1001"},
+                 "precision.products = \"fp8\" needs sizes that are multiples of 16, but the number of tokens of a "
+                 "microbatch is 1001; change it, or set \"compute\" here");
+}
+
 TEST(Rules, SequenceFitsTheContext) {
   expect_refusal({"batch.sequence_length=1025"},
                  "batch.sequence_length = 1025 is beyond model.context = 1024; shorten the one or raise the other");

@@ -22,7 +22,7 @@ static_assert(float8_e4m3::bits_of(448) == 0x7e && float8_e4m3::bits_of(1) == 0x
 static_assert(float8_e5m2::bits_of(57344) == 0x7b && float8_e5m2::bits_of(1) == 0x3c);
 static_assert(fp8_scale(448, 448) == 1 && fp8_scale(0, 448) == 1 && fp8_scale(1e-38f, 448) == 0x1p126f);
 
-// Number `code` of those that are not negative, of a type with so many bits of the mantissa and this bias.
+// Returns the value of a code without a sign, in a type with these sizes of the mantissa and the bias.
 double number(int code, int mantissa, int bias) {
   const int exponent = code >> mantissa, fraction = code & ((1 << mantissa) - 1);
   return exponent == 0 ? std::ldexp(fraction, 1 - bias - mantissa)

@@ -91,7 +91,7 @@ TEST(Fp8, RecomputationOffloadHalvesAndPiecesKeepTheBits) {
     for (int64_t s : {0, 1}) plain.step(s);
     const Values expected = weights_of(plain);
     const auto same = [&, &name = name, &layout = layout](const std::string& what, auto&& change) {
-      SCOPED_TRACE(name + ", " + what);
+      SCOPED_TRACE(fmt::format("{}, {}", name, what));
       Config changed = layout;
       change(changed);
       SmallRun run = on_all_ranks(resolve(changed));
@@ -122,7 +122,7 @@ class Scales : public OpWatcher {
 };
 
 // In the first forward pass: of an input, then of its weight. The weights are the same in every layout, and so must be
-// their scales; inputs differ by what the sums over parts round.
+// their scales; inputs differ by the rounding of sums over parts.
 TEST(Fp8, AllPartsOfATensorHaveOneScale) {
   const auto scales_of = [](SmallRun& run) {
     Scales scales;
@@ -155,6 +155,25 @@ TEST(Fp8, AllPartsOfATensorHaveOneScale) {
       EXPECT_NEAR(parts[i], whole[i], weight ? 0 : 0.03 * double{whole[i]}) << "cast " << i;
     }
   }
+}
+
+// Two sequences in a microbatch of two, and with two masked ones in a microbatch of four.
+TEST(Fp8, MaskedSequencesDoNotChangeAScale) {
+  if (session().size() > 1) GTEST_SKIP() << "runs on one rank";
+  const auto scales_of = [](int64_t microbatch) {
+    Config config = fp8_model();
+    config.batch.global_batch_size = 2;
+    config.batch.microbatch_size = microbatch;
+    SmallRun run(config);
+    Scales scales;
+    run.runtime.stream.watch_ops(&scales);
+    run.step(0);
+    run.runtime.stream.watch_ops(nullptr);
+    return scales.all;
+  };
+  const std::vector<float> full = scales_of(2), masked = scales_of(4);
+  ASSERT_EQ(masked.size(), full.size());
+  for (size_t i = 0; i < full.size(); i++) EXPECT_NEAR(masked[i], full[i], 0.02 * double{full[i]}) << "cast " << i;
 }
 
 // A weight that is not finite makes the step one that is skipped, as in bf16, though e4m3 has no infinity; a matrix of

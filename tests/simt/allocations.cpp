@@ -75,7 +75,7 @@ void release(void* p) {
   forget(m.device.cell(at->begin), m.device.cell(at->end + unit - 1));
   m.allocations.erase(at);
   if (m.allocations.empty()) return clear_memory();
-  m.used = 0;  // what lies behind the last that is left is free again
+  m.used = 0;  // memory after the last allocation can be used again
   for (const Allocation& left : m.allocations) m.used = std::max(m.used, left.end);
 }
 

@@ -52,7 +52,7 @@ class Edge {
     return begin_leave_backward(s, scratch, dh, Cut::whole).all();
   }
 
-  // Each element of `values` (f32, none of them NaN) becomes the largest of all parts of a branch.
+  // Each element of `values` (f32, without NaN) becomes the largest of those of all parts of a branch.
   virtual void take_largest(Stream& s, Tensor values) const = 0;
 
   // losses (n) f32 written from logits (n, local columns of the vocabulary) and targets (n) i32, over the whole

@@ -23,6 +23,7 @@ struct Context {
   Dropout dropout{};           // probability, seed, step and first row of the residual; each use sets the site
   double adapter_dropout = 0;  // its probability; 0 outside of training
   bool fp8 = false;            // linear layers compute in 8 bits (kernels/linear/fp8.h)
+  int64_t filled_rows = 0;     // with fp8: rows of the branch that are not of masked sequences, which are the last
   Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: no document
                     // mask
 

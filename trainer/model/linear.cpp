@@ -25,9 +25,9 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
   adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
 }
 
-Linear::Factor Linear::cast(const Context& c, Tensor x, DType type, Form form, bool parts) {
+Linear::Factor Linear::cast(const Context& c, Tensor x, Interval counted, DType type, Form form, bool parts) {
   const Tensor amax = c.scratch.tensor(DType::f32, {1}), unscale = c.scratch.tensor(DType::f32, {1});
-  launch(c.s, LargestMagnitude{.amax = amax, .x = x});
+  launch(c.s, LargestMagnitude{.amax = amax, .x = x.rows(counted.begin, counted.end)});
   if (parts) c.edge.take_largest(c.s, amax);
   const bool straight = form == Form::straight;
   const Tensor values =
@@ -40,10 +40,7 @@ Linear::Factor Linear::cast(const Context& c, Tensor x, DType type, Form form, b
   return {values, unscale};
 }
 
-namespace {
-// y (M, N) = a b^T, by rows of y and a.
-template <class Factor>
-Linear::Product product_of(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias) {
+Linear::Product Linear::fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias) {
   return [=, &c](Interval r) {
     launch(c.s, Fp8Product{.y = y.rows(r.begin, r.end),
                            .a = a.values.rows(r.begin, r.end),
@@ -53,7 +50,6 @@ Linear::Product product_of(const Context& c, Tensor y, const Factor& a, const Fa
                            .bias = bias});
   };
 }
-}  // namespace
 
 Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
   Product product = [=, this, &c, &w](Interval r) {
@@ -62,7 +58,7 @@ Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y
   };
   if (c.fp8) {
     const Factor a = cast_input(c, x, Form::straight), b = cast_weight(c, w, Form::straight);
-    product = product_of(c, y, a, b, own_bias(w));
+    product = fp8_product(c, y, a, b, own_bias(w));
   }
   if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {
@@ -92,7 +88,7 @@ Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, T
   };
   if (c.fp8) {
     const Factor a = cast_gradient(c, dy, Form::straight), b = cast_weight(c, w, Form::transposed);
-    product = product_of(c, dx, a, b, {});
+    product = fp8_product(c, dx, a, b, {});
   }
   if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {

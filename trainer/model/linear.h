@@ -59,17 +59,21 @@ class Linear {
     Tensor unscale;  // (1) f32
   };
   enum class Form : uint8_t { straight, transposed };
-  // `parts`: x is one of the parts that together have the scale.
-  static Factor cast(const Context& c, Tensor x, DType type, Form form, bool parts);
+  // The scale is that of the `counted` rows: masked sequences change no number. `parts`: x is one of the parts that
+  // together have the scale.
+  static Factor cast(const Context& c, Tensor x, Interval counted, DType type, Form form, bool parts);
   Factor cast_input(const Context& c, Tensor x, Form form) const {
-    return cast(c, x, DType::e4m3, form, split_ == Split::columns);
+    return cast(c, x, {0, c.filled_rows}, DType::e4m3, form, split_ == Split::columns);
   }
   Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const {
-    return cast(c, w[weight_], DType::e4m3, form, split_ != Split::none);
+    return cast(c, w[weight_], {0, w[weight_].rows()}, DType::e4m3, form, split_ != Split::none);
   }
   Factor cast_gradient(const Context& c, Tensor dy, Form form) const {
-    return cast(c, dy, DType::e5m2, form, split_ == Split::rows);
+    return cast(c, dy, {0, c.filled_rows}, DType::e5m2, form, split_ == Split::rows);
   }
+
+  // Returns y (M, N) = a b^T + bias, by rows of y and a.
+  static Product fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias);
 
   // Returns the bias if it is part of the product, else an empty tensor.
   Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }

@@ -316,6 +316,7 @@ Context Stage::context(const Instruction& i) {
           .dropout = d,
           .adapter_dropout = batch_.adapter_dropout,
           .fp8 = i.layer != Instruction::none && plan_.fp8_layers.begin <= i.layer && i.layer < plan_.fp8_layers.end,
+          .filled_rows = batch_.batch.sequences(i.microbatch).size() * plan_.pass.T,
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 
