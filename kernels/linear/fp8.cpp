@@ -43,6 +43,15 @@ void launch(Stream& s, const CastToFp8& op) {
            {op.y, op.transposed, op.unscale});
 }
 
+void launch(Stream& s, const TransposeFp8& op) {
+  expect_fp8(op.name, "x", op.x);
+  expect_matrix(op.name, "y", op.y, op.x.dtype(), op.x.cols(), op.x.rows());
+  CHECK(op.x.rows() % fp8_multiple == 0 && op.x.cols() % fp8_multiple == 0,
+        "{}: x has shape {}, expected multiples of {}", op.name, op.x.shape().str(), fp8_multiple);
+  for (const auto& [what, t] : {std::pair{"x", op.x}, {"y", op.y}}) expect_aligned(op.name, what, t);
+  s.launch(op, {.bytes = bytes_of({op.y, op.x})}, {op.y});
+}
+
 void launch(Stream& s, const Fp8Product& op) {
   expect_fp8(op.name, "a", op.a);
   expect_matrix(op.name, "b", op.b, DType::e4m3, op.b.rows(), op.a.cols());

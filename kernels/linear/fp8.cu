@@ -54,17 +54,34 @@ __global__ void __launch_bounds__(threads) finish_largest_kernel(float* amax, co
   if (threadIdx.x == 0) *amax = std::bit_cast<float>(of_all < infinity ? of_all : infinity);
 }
 
-// A block casts a square, 16 bytes of x at a time. Its transpose goes through shared memory, 16 bytes of a column at a
-// time; rows there are so long that the threads of a warp read from different banks.
+// A block casts or transposes a square, 16 bytes of x at a time. The transpose goes through shared memory, 16 bytes of
+// a column at a time; rows there are so long that the threads of a warp read from different banks.
 constexpr int side = 64, pitch = side + 2;
+struct Square {
+  uint8_t at[side][pitch];
+};
+
+__device__ __forceinline__ void store_transposed(uint8_t* transposed, const Square& square, int64_t rows,
+                                                 int64_t cols) {
+  const int64_t first_row = int64_t{blockIdx.x} * side, first_col = int64_t{blockIdx.y} * side;
+  constexpr int column = 16, down = side / column;
+  for (int i = static_cast<int>(threadIdx.x); i < side * down; i += threads) {
+    const int c = i / down, r = i % down * column;
+    if (first_row + r >= rows || first_col + c >= cols) continue;
+    Vector<uint8_t, column> to;
+    for (int k = 0; k < column; k++) to[k] = square.at[r + k][c];
+    store(transposed + (first_col + c) * rows + first_row + r, to);
+  }
+}
+
 template <class To, class From>
 __global__ void __launch_bounds__(threads) cast_kernel(uint8_t* y, uint8_t* transposed, float* unscale, const From* x,
                                                        const float* amax, int64_t rows, int64_t cols, float largest) {
-  __shared__ uint8_t square[side][pitch];
+  __shared__ Square square;
   const float scale = fp8_scale(*amax, largest);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *unscale = 1 / scale;
   const int64_t first_row = int64_t{blockIdx.x} * side, first_col = int64_t{blockIdx.y} * side;
-  constexpr int n = 16 / sizeof(From), column = 16, across = side / n, down = side / column;
+  constexpr int n = 16 / sizeof(From), across = side / n;
   for (int i = static_cast<int>(threadIdx.x); i < side * across; i += threads) {
     const int r = i / across, c = i % across * n;
     if (first_row + r >= rows || first_col + c >= cols) continue;
@@ -73,17 +90,33 @@ __global__ void __launch_bounds__(threads) cast_kernel(uint8_t* y, uint8_t* tran
     Vector<uint8_t, n> to;
     for (int k = 0; k < n; k++) to[k] = To::bits_of(to_float(from[k]) * scale);
     if (y) store(y + at, to);
-    for (int k = 0; k < n; k++) square[r][c + k] = to[k];
+    for (int k = 0; k < n; k++) square.at[r][c + k] = to[k];
   }
   if (!transposed) return;
   sync_threads();
-  for (int i = static_cast<int>(threadIdx.x); i < side * down; i += threads) {
-    const int c = i / down, r = i % down * column;
+  store_transposed(transposed, square, rows, cols);
+}
+
+template <class = void>
+__global__ void __launch_bounds__(threads) transpose_kernel(uint8_t* y, const uint8_t* x, int64_t rows, int64_t cols) {
+  __shared__ Square square;
+  const int64_t first_row = int64_t{blockIdx.x} * side, first_col = int64_t{blockIdx.y} * side;
+  constexpr int n = 16, across = side / n;
+  for (int i = static_cast<int>(threadIdx.x); i < side * across; i += threads) {
+    const int r = i / across, c = i % across * n;
     if (first_row + r >= rows || first_col + c >= cols) continue;
-    Vector<uint8_t, column> to;
-    for (int k = 0; k < column; k++) to[k] = square[r + k][c];
-    store(transposed + (first_col + c) * rows + first_row + r, to);
+    const Vector<uint8_t, n> from = load_once<n>(x + (first_row + r) * cols + first_col + c);
+    for (int k = 0; k < n; k++) square.at[r][c + k] = from[k];
   }
+  sync_threads();
+  store_transposed(y, square, rows, cols);
+}
+}  // namespace
+
+namespace {
+// At least one, which writes the scale.
+dim3 squares_of(const Tensor& x) {
+  return dim3(blocks_for(std::max<int64_t>(x.rows(), 1), side), blocks_for(x.cols(), side));
 }
 }  // namespace
 
@@ -104,7 +137,7 @@ void run(Queue queue, const LargestMagnitude& op) {
 void run(Queue queue, const CastToFp8& op) {
   const int64_t rows = op.x.rows(), cols = op.x.cols();
   const DType type = op.y.empty() ? op.transposed.dtype() : op.y.dtype();
-  const dim3 squares(blocks_for(std::max<int64_t>(rows, 1), side), blocks_for(cols, side));
+  const dim3 squares = squares_of(op.x);
   with_8_bits(type, [&]<class To>(To) {
     with_compute_type(op.x.dtype(), [&]<class From>(From) {
       launch(queue, {op.name, squares, threads}, cast_kernel<To, From>, static_cast<uint8_t*>(op.y.raw()),
@@ -112,6 +145,11 @@ void run(Queue queue, const CastToFp8& op) {
              op.amax.data<float>(), rows, cols, largest_of(type));
     });
   });
+}
+
+void run(Queue queue, const TransposeFp8& op) {
+  launch(queue, {op.name, squares_of(op.x), threads}, transpose_kernel<>, static_cast<uint8_t*>(op.y.raw()),
+         static_cast<const uint8_t*>(op.x.raw()), op.x.rows(), op.x.cols());
 }
 
 }  // namespace megalith::cuda

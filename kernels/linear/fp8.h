@@ -44,6 +44,13 @@ struct CastToFp8 {
   Tensor amax;        // (1) f32: the largest |x|; larger ones become the largest e4m3, or infinite in e5m2
 };
 
+// y = the transpose of x. R and C are multiples of fp8_multiple.
+struct TransposeFp8 {
+  static constexpr const char* name = "transpose_fp8";
+  Tensor y;  // (C, R), written
+  Tensor x;  // (R, C) e4m3 or e5m2, as y
+};
+
 // y = (a b^T) * a_unscale * b_unscale + bias, or y += that.
 struct Fp8Product {
   static constexpr const char* name = "fp8_product";
@@ -57,15 +64,18 @@ struct Fp8Product {
 
 void launch(Stream& s, const LargestMagnitude& op);
 void launch(Stream& s, const CastToFp8& op);
+void launch(Stream& s, const TransposeFp8& op);
 void launch(Stream& s, const Fp8Product& op);
 namespace cpu {
 void run(Queue& queue, const LargestMagnitude& op);
 void run(Queue& queue, const CastToFp8& op);
+void run(Queue& queue, const TransposeFp8& op);
 void run(Queue& queue, const Fp8Product& op);
 }  // namespace cpu
 namespace cuda {
 void run(Queue queue, const LargestMagnitude& op);
 void run(Queue queue, const CastToFp8& op);
+void run(Queue queue, const TransposeFp8& op);
 void run(Queue queue, const Fp8Product& op);
 }  // namespace cuda
 

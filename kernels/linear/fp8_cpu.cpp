@@ -66,4 +66,16 @@ void run(Queue&, const CastToFp8& op) {
   });
 }
 
+void run(Queue&, const TransposeFp8& op) {
+  const int64_t rows = op.x.rows(), cols = op.x.cols();
+  const auto* x = static_cast<const uint8_t*>(op.x.raw());
+  auto* y = static_cast<uint8_t*>(op.y.raw());
+  constexpr int64_t block = 64;  // rows of x, whose elements fill a cache line of y
+  parallel_for(cols, rows, [&](int64_t begin, int64_t end) {
+    for (int64_t first = 0; first < rows; first += block)
+      for (int64_t c = begin; c < end; c++)
+        for (int64_t r = first; r < std::min(rows, first + block); r++) y[c * rows + r] = x[r * cols + c];
+  });
+}
+
 }  // namespace megalith::cpu

@@ -356,6 +356,7 @@ std::vector<Op> all_ops() {
       {"join_panels", join_panels_cases},
       {"largest_magnitude", largest_magnitude_cases},
       {"cast_to_fp8", cast_to_fp8_cases},
+      {"transpose_fp8", transpose_fp8_cases},
       {"fp8_product", fp8_product_cases},
       {"fill", fill_cases},
       {"copy", copy_cases},

@@ -116,6 +116,7 @@ std::vector<Case> join_panels_cases();
 // Products in 8 bits (kernels/linear/fp8.h).
 std::vector<Case> largest_magnitude_cases();
 std::vector<Case> cast_to_fp8_cases();
+std::vector<Case> transpose_fp8_cases();
 std::vector<Case> fp8_product_cases();
 
 // The mask of every case with that probability.

@@ -147,6 +147,25 @@ std::vector<Case> cast_to_fp8_cases() {
   return all;
 }
 
+std::vector<Case> transpose_fp8_cases() {
+  std::vector<Case> all;
+  for (const DType type : {DType::e4m3, DType::e5m2})
+    for (const auto& [rows, cols] : {std::pair{16, 16}, {48, 64}, {144, 80}}) {
+      all.push_back({.op = "transpose_fp8",
+                     .shape = fmt::format("{}x{}", rows, cols),
+                     .dtype = type,
+                     .args = {out("y", type, {cols, rows}), in("x", type, {rows, cols}, 8)},
+                     .run = [](Stream& s, const Tensors& x) { launch(s, TransposeFp8{.y = x[0], .x = x[1]}); },
+                     .twin =
+                         [rows = rows, cols = cols](Doubles& d) {
+                           for (size_t r = 0; r < at(rows); r++)
+                             for (size_t c = 0; c < at(cols); c++) d["y"][c * at(rows) + r] = d["x"][r * at(cols) + c];
+                         }});
+      all.back().aligned = true;
+    }
+  return all;
+}
+
 std::vector<Case> fp8_product_cases() {
   std::vector<Case> all;
   for (const auto& [M, N, K] : {std::tuple{1, 16, 16}, {33, 48, 64}, {70, 256, 32}, {5, 768, 112}, {48, 64, 1600}}) {

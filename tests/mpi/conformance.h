@@ -33,12 +33,16 @@ class Owned {
   Tensor tensor_;
 };
 
+// Types of 8 bits are transferred and never added: any bits will do.
+constexpr double of_zero = 128;
+
 inline void set(const Tensor& t, int64_t i, double value) {
   switch (t.dtype()) {
     case DType::f32: t.data<float>()[i] = static_cast<float>(value); return;
     case DType::f64: t.data<double>()[i] = value; return;
     case DType::bf16: t.data<bfloat16>()[i] = bfloat16(static_cast<float>(value)); return;
     case DType::f16: t.data<float16>()[i] = float16(static_cast<float>(value)); return;
+    case DType::e4m3: static_cast<uint8_t*>(t.raw())[i] = static_cast<uint8_t>(value + of_zero); return;
     default: t.data<int32_t>()[i] = static_cast<int32_t>(value);
   }
 }
@@ -48,6 +52,7 @@ inline double get(const Tensor& t, int64_t i) {
     case DType::f64: return t.data<double>()[i];
     case DType::bf16: return static_cast<double>(static_cast<float>(t.data<bfloat16>()[i]));
     case DType::f16: return static_cast<double>(static_cast<float>(t.data<float16>()[i]));
+    case DType::e4m3: return static_cast<const uint8_t*>(t.raw())[i] - of_zero;
     default: return t.data<int32_t>()[i];
   }
 }
@@ -57,7 +62,7 @@ inline double value(int rank, int64_t i) { return static_cast<double>((i * 7 + r
 inline double small_value(int rank, int64_t i) { return static_cast<double>((i * 7 + rank * 31) % 31 - 15); }
 
 constexpr int64_t transfer_sizes[] = {1, 3, 17, 1023, 20011};
-constexpr DType all_types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
+constexpr DType all_types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::e4m3};
 
 class Conformance : public testing::TestWithParam<Kind> {
  protected:

@@ -5,7 +5,7 @@
 
 #include "kernels/linear/fp8.h"
 #include "kernels/linear/gemm_cpu.h"
-#include "tests/mpi/on_all_ranks.h"
+#include "tests/mpi/all_layouts.h"
 
 namespace megalith {
 namespace {
@@ -51,6 +51,12 @@ std::vector<Layout> layouts_of_fp8() {
     c.model.dropout = 0.1;
   });
   add("an adapter", 1, [](Config& c) { c.adapter.rank = 2; });
+  add("an adapter of weights on the host", 1, [](Config& c) {
+    c.adapter.rank = 2;
+    c.memory.offload_optimizer = 1;
+    c.memory.offload_parameters = true;
+  });
+  add("frozen parts", 1, [](Config& c) { c.train.freeze = "attention\nln_f\n"; });
   add("tensor", 2, [](Config& c) { c.parallel.tensor_parallel_degree = 2; });
   add("sequence", 2, [](Config& c) {
     c.parallel.tensor_parallel_degree = 2;
@@ -63,6 +69,11 @@ std::vector<Layout> layouts_of_fp8() {
     c.parallel.tensor_parallel_degree = 2;
   });
   return all;
+}
+
+// Returns whether it is a layout of fp8_model(), which trains all of it.
+bool trains_fp8_model(const Config& layout) {
+  return layout.adapter.rank == 0 && layout.train.freeze.empty() && layout.model.norm == NormKind::rms;
 }
 
 TEST(Fp8, IsTheSameBitsTwiceAndAsRehearsed) {
@@ -112,6 +123,55 @@ TEST(Fp8, RecomputationOffloadHalvesAndPiecesKeepTheBits) {
   }
 }
 
+// Its sizes divided by 6 are multiples of 16. The first layer is in bf16.
+Config wide_model() {
+  Config config = deep_model(6);
+  config.model.hidden = 96;
+  config.model.context = config.batch.sequence_length = 16;
+  config.precision.compute = ComputeType::bf16;
+  config.precision.products = ProductType::fp8;
+  config.precision.first_layers_in_bf16 = 1;
+  return config;
+}
+
+// Of the table of layouts: a cast turns a difference of bf16's unit into one of e4m3's, which is 16 times as large.
+TEST(Fp8, EveryLayoutFollowsOneRankAlone) {
+  SmallRun alone(wide_model());
+  const std::vector<StepScalars> expected = alone.steps(2);
+  for (const Config& layout : all_layouts(wide_model(), session().size())) {
+    SCOPED_TRACE(described(layout));
+    SmallRun run = on_all_ranks(layout);
+    const std::vector<StepScalars> steps = run.steps(2);
+    for (size_t s = 0; s < steps.size(); s++) {
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1.0 / 256 * expected[s].loss) << "step " << s;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 16.0 / 256 * expected[s].grad_norm) << "step " << s;
+    }
+    run.evaluate(7);
+    EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
+    for (const Channel channel : all_channels)
+      EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0) << name_of(channel);
+  }
+}
+
+TEST(Fp8, EveryKindOfMemoryKeepsTheBits) {
+  const std::vector<MemoryConfig> kinds = kinds_of_memory();
+  size_t turn = 0;
+  for (Config layout : all_layouts(wide_model(), session().size())) {
+    layout.memory = {};
+    SmallRun kept = on_all_ranks(layout);
+    layout.memory = kinds[1 + turn++ % (kinds.size() - 1)];
+    SCOPED_TRACE(described(layout));
+    SmallRun run = on_all_ranks(layout);
+    for (int64_t s : {0, 1}) {
+      const StepScalars step = kept.step(s), same = run.step(s);
+      EXPECT_EQ(same.loss, step.loss) << "step " << s;
+      EXPECT_EQ(same.grad_norm, step.grad_norm) << "step " << s;
+    }
+    EXPECT_EQ(run.evaluate(7), kept.evaluate(7));
+    EXPECT_EQ(weights_of(run), weights_of(kept));
+  }
+}
+
 // The scales of a step's casts, in their order.
 class Scales : public OpWatcher {
  public:
@@ -121,8 +181,8 @@ class Scales : public OpWatcher {
   std::vector<float> all;
 };
 
-// In the first forward pass: of an input, then of its weight. The weights are the same in every layout, and so must be
-// their scales; inputs differ by the rounding of sums over parts.
+// First of all weights, then of the inputs of the first forward pass. The weights are the same in every layout, and so
+// must be their scales; inputs differ by the rounding of sums over parts.
 TEST(Fp8, AllPartsOfATensorHaveOneScale) {
   const auto scales_of = [](SmallRun& run) {
     Scales scales;
@@ -141,16 +201,16 @@ TEST(Fp8, AllPartsOfATensorHaveOneScale) {
   };
   SmallRun alone(fp8_model());
   const std::vector<float> whole = scales_of(alone);
-  constexpr size_t of_first_forward = 8 * layers;
+  constexpr size_t weights = 4 * layers, of_first_forward = 8 * layers;
   for (const auto& [name, layout] : layouts_of_fp8()) {
-    if (layout.parallel.tensor_parallel_degree == 1 || layout.parallel.pipeline_parallel_degree > 1) continue;
+    if (!trains_fp8_model(layout) || layout.parallel.pipeline_parallel_degree > 1) continue;
     SCOPED_TRACE(name);
     SmallRun run = on_all_ranks(layout);
     std::vector<float> parts = scales_of(run);
     expect_same_in_group(run, parts);
     const bool same_sequences = run.plan.batch.rank == 0;
     for (size_t i = 0; i < of_first_forward; i++) {
-      const bool weight = i % 2 == 1;
+      const bool weight = i < weights;
       if (!weight && !same_sequences) continue;
       EXPECT_NEAR(parts[i], whole[i], weight ? 0 : 0.03 * double{whole[i]}) << "cast " << i;
     }
@@ -197,13 +257,13 @@ TEST(Fp8, WhatIsNotFiniteIsFoundAndZerosAreMultiplied) {
     }
 }
 
-// As far as bf16's courses are from each other, times the ratio of the types' units, 16 (FEATURES.md).
+// It is near bf16, and not bf16. As in the table of layouts above, two steps: differences grow with each update.
 TEST(Fp8, LayoutsAgreeWithinItsRounding) {
   const auto course = [](Config config, ProductType products) {
     config.precision.products = products;
     SmallRun run = on_all_ranks(config);
     std::vector<double> losses;
-    for (int64_t s = 0; s < 4; s++) losses.push_back(run.step(s).loss);
+    for (int64_t s = 0; s < 2; s++) losses.push_back(run.step(s).loss);
     return losses;
   };
   const Config data = fp8_model();
@@ -213,10 +273,11 @@ TEST(Fp8, LayoutsAgreeWithinItsRounding) {
     EXPECT_NE(expected[s], in_bf16[s]) << "products are not in 8 bits";
   }
   for (const auto& [name, layout] : layouts_of_fp8()) {
-    if (layout.adapter.rank > 0 || layout.model.norm == NormKind::layer) continue;
+    if (!trains_fp8_model(layout)) continue;
     SCOPED_TRACE(name);
     const std::vector<double> found = course(layout, ProductType::fp8);
-    for (size_t s = 0; s < found.size(); s++) EXPECT_NEAR(found[s], expected[s], 0.005 * expected[s]) << "step " << s;
+    for (size_t s = 0; s < found.size(); s++)
+      EXPECT_NEAR(found[s], expected[s], 1.0 / 256 * expected[s]) << "step " << s;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/long_tests.h"
+#include "tests/mpi/all_layouts.h"
 #include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/held_shards.h"
@@ -12,70 +13,6 @@ namespace megalith {
 namespace {
 
 Config model() { return deep_model(6); }
-
-// These may be recomputed and offloaded, which changes no bit.
-std::vector<MemoryConfig> kinds_of_memory() {
-  using Kind = ActivationCheckpointing::Kind;
-  return {{.activation_checkpointing = {Kind::none}},
-          {.activation_checkpointing = {Kind::each}},
-          {.activation_checkpointing = {Kind::selective}},
-          {.activation_checkpointing = {Kind::group, 3}},
-          {.activation_checkpointing = {Kind::contiguous}},
-          {.activation_checkpointing = {Kind::each}, .offload_activations = true, .activation_loading_horizon = 1},
-          {.activation_checkpointing = {Kind::group, 2}, .offload_activations = true, .activation_loading_horizon = 2},
-          {.activation_checkpointing = {}, .offload_optimizer = 1},
-          {.activation_checkpointing = {Kind::selective}, .offload_optimizer = 0.5},
-          {.activation_checkpointing = {Kind::each},
-           .offload_activations = true,
-           .offload_optimizer = 1,
-           .offload_parameters = true}};
-}
-
-// All layouts that this many ranks allow. Where a shard is a whole copy, shard_grad_op is no_shard, and the other two
-// differ from it in when a layer is gathered and its gradient summed: by day the three take turns.
-std::vector<Config> layouts(int ranks) {
-  std::vector<Config> all;
-  size_t n = 0, copies = 0;
-  for (int tensor : {1, 2, 3, 6})
-    for (int pipeline : {1, 2, 3, 4, 8}) {
-      if (ranks % (tensor * pipeline) != 0) continue;
-      const int data = ranks / tensor / pipeline;
-      for (ShardingStrategy strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
-                                        ShardingStrategy::shard_optimizer, ShardingStrategy::no_shard})
-        for (int degree = 1; degree <= data; degree++) {
-          if (data % degree != 0 || (strategy == ShardingStrategy::no_shard && degree > 1)) continue;
-          Config c = model();
-          c.parallel.tensor_parallel_degree = tensor;
-          c.parallel.pipeline_parallel_degree = pipeline;
-          c.parallel.sharding_strategy = strategy;
-          c.parallel.sharded_data_parallel_degree = degree;
-          c.parallel.sequence_parallel = n % 2;
-          if (pipeline > 1 && pipeline <= 4 && n % 3 == 0) c.parallel.virtual_stages = 2;
-          if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
-          if (n % 4 == 2) c.parallel.pipeline_schedule = PipelineSchedule::zb_h1;
-          if (n % 4 == 3 && c.parallel.virtual_stages == 2)
-            c.parallel.pipeline_schedule = n % 8 == 3 ? PipelineSchedule::zb_v : PipelineSchedule::v_half;
-          if (n % 5 == 2 && c.parallel.pipeline_schedule != PipelineSchedule::v_half)
-            c.parallel.active_microbatches =
-                c.parallel.pipeline_schedule == PipelineSchedule::zb_v ? c.parallel.pipeline_parallel_degree + 1 : 2;
-          if (tensor > 1 && n % 3 == 1) c.parallel.tensor_pieces = 2;
-          for (size_t kind = n; kind == n || !is_valid(c); kind++)
-            c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];
-          if (degree > 2 && degree % 2 == 0) {
-            c.parallel.hierarchical_allgather = true;
-            c.parallel.ranks_per_node = 2 * tensor;
-          }
-          n++;
-          if (strategy != ShardingStrategy::no_shard && degree == 1) {
-            const size_t turn = copies / 3 + copies;  // another of the three for each mesh
-            copies++;
-            if (turn % static_cast<size_t>(taken("Layouts.StrategiesOverOneRank")) != 0) continue;
-          }
-          all.push_back(c);
-        }
-    }
-  return all;
-}
 
 void with_state_in_bf16(Config& config) {
   config.precision.compute = ComputeType::bf16;
@@ -88,7 +25,7 @@ TEST(Layouts, FollowOneRankAlone) {
   const std::vector<StepScalars> expected = alone.steps(3);
   const double evaluated = alone.evaluate(7);
   const Values weights = weights_of(alone);
-  for (const Config& layout : layouts(session().size())) {
+  for (const Config& layout : all_layouts(model(), session().size())) {
     SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
     follow(run, layout, expected);
@@ -106,7 +43,7 @@ TEST(Layouts, FollowOneRankAlone) {
 TEST(Layouts, WhatIsRecomputedOrOffloadedChangesNoBit) {
   const std::vector<MemoryConfig> kinds = kinds_of_memory();
   size_t turn = 0;
-  for (Config layout : layouts(session().size())) {
+  for (Config layout : all_layouts(model(), session().size())) {
     layout.precision.compute = turn % 4 == 0 ? ComputeType::fp32 : ComputeType::bf16;
     if (turn % 4 == 2) with_state_in_bf16(layout);
     layout.memory = {};
@@ -135,7 +72,7 @@ TEST(Layouts, FollowInSixteenBits) {
   const std::vector<StepScalars> alone[] = {in_bf16.steps(2), in_fp16.steps(2)};
   EXPECT_NEAR(alone[1][0].grad_norm, SmallRun(model()).step(0).grad_norm, 4.0 / 2048 * alone[1][0].grad_norm);
   bool fp16 = false;
-  for (Config layout : layouts(session().size())) {
+  for (Config layout : all_layouts(model(), session().size())) {
     SCOPED_TRACE(described(layout));
     fp16 = !fp16;
     layout = in(layout, fp16);
@@ -196,7 +133,7 @@ TEST(Layouts, RoundAtRandomAlike) {
   Elements whole = state_after_updates(alone);
   for (auto& [name, elements] : whole)
     std::sort(elements.begin(), elements.end(), [](Element a, Element b) { return a.place < b.place; });
-  for (Config layout : layouts(session().size())) {
+  for (Config layout : all_layouts(model(), session().size())) {
     SCOPED_TRACE(described(layout));
     with_state_in_bf16(layout);
     SmallRun run = on_all_ranks(layout);
@@ -213,7 +150,7 @@ TEST(Layouts, TouchNothingThatIsUnderWay) {
   SmallRun alone(model());
   const std::vector<StepScalars> expected = alone.steps(2);
   const double evaluated = alone.evaluate(7);
-  for (const Config& layout : layouts(session().size())) {
+  for (const Config& layout : all_layouts(model(), session().size())) {
     SCOPED_TRACE(described(layout));
     LateCommunicator world(host_world(session()));
     SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), world));

@@ -35,7 +35,7 @@ TEST(Gathers, TheNextUnitIsOnItsWay) {
   for (UnitPlan& unit : plan.units) unit.keep_gathered = false;
   plan.live_units = 2;
   ASSERT_GE(plan.units.size(), 4u);
-  const auto gathered = [&](const char* uses) { return text_of(with_gathers(plan, program_of(uses))); };
+  const auto gathered = [&](const char* uses) { return text_of(with_gathers(plan, program_of(uses), false)); };
   EXPECT_EQ(gathered("0.1..2.2.1.0."), "g0 a0 g1 .a1 g2 ..a2 ..g0 .a0 .") << "1 is there still";
   EXPECT_EQ(gathered("0.1.1.2."), "g0 a0 g1 .a1 g2 ..a2 .") << "from the first use of 1 on";
   plan.live_units = 3;
@@ -51,7 +51,7 @@ TEST(Gathers, WhatKeepsItsMemoryIsOnItsWayFromTheBeginning) {
   config.parallel.sharding_strategy = ShardingStrategy::shard_optimizer;
   Plan plan = make_plan(config, 2, 0);
   ASSERT_GE(plan.units.size(), 4u);
-  const auto gathered = [&](const char* uses) { return text_of(with_gathers(plan, program_of(uses))); };
+  const auto gathered = [&](const char* uses) { return text_of(with_gathers(plan, program_of(uses), false)); };
   EXPECT_EQ(gathered(".0.1.2.2.1."), "g0 g1 g2 .a0 .a1 .a2 ...");
   plan.units[1].keep_gathered = false;
   EXPECT_EQ(gathered(".0.1.2.2.1."), "g0 .a0 g1 .a1 g2 .a2 ...");

@@ -85,9 +85,10 @@ TEST(Graphs, HoldNothingThatIsNotTheSameEachTime) {
             for (; at < part.end; at++) {
               Instruction i = program[at];
               if (part.graph == Instruction::none) continue;
-              for (const Op varies : {Op::gather, Op::await_gather, Op::scatter, Op::relay, Op::collect, Op::sum_copies,
-                                      Op::share_sums, Op::sum_tensor, Op::await_sums, Op::sum_tied, Op::receive,
-                                      Op::send, Op::offload, Op::fetch, Op::await_transfer, Op::load, Op::keep_loss})
+              for (const Op varies :
+                   {Op::cast, Op::gather, Op::await_gather, Op::scatter, Op::relay, Op::collect, Op::sum_copies,
+                    Op::share_sums, Op::sum_tensor, Op::await_sums, Op::sum_tied, Op::receive, Op::send, Op::offload,
+                    Op::fetch, Op::await_transfer, Op::load, Op::keep_loss})
                 ASSERT_NE(i.op, varies);
               ASSERT_FALSE(is_of_update(i.op));
               ASSERT_FALSE(i.op == Op::zero && i.slot != Instruction::none);

@@ -69,6 +69,7 @@ inline std::map<Op, Law> memory_laws() {
   using enum Memory;
   constexpr Channel shard = Channel::shard, data = Channel::data, tensor = Channel::tensor;
   return {
+      {Op::cast, {.call = shard}},
       {Op::gather, {.move = {weights, still, coming, "a slot is gathered into twice"}, .call = shard}},
       {Op::await_gather, {.move = {weights, coming, there, "nothing to await"}}},
       {Op::zero, {.move = {gradients, empty, there, "a gradient is zeroed that is needed", true}}},

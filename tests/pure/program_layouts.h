@@ -313,6 +313,35 @@ inline std::vector<Layout> layouts_in_v() {
   };
 }
 
+// Those whose layers compute in 8 bits, all or some.
+inline Change in_fp8(const Change& change) {
+  return [=](Config& c) {
+    change(c);
+    c.precision.compute = ComputeType::bf16;
+    c.precision.products = ProductType::fp8;
+    c.model.hidden = 96;  // multiples of 16, also divided
+    c.model.context = c.batch.sequence_length = 16;
+  };
+}
+inline std::vector<Layout> layouts_in_8_bits() {
+  return {
+      {"fp8", 1, in_fp8([](Config& c) { c.precision.first_layers_in_bf16 = 1; })},
+      {"fp8_full_shard", 2, in_fp8(sharded(ShardingStrategy::full_shard, 0))},
+      {"fp8_shard_optimizer_in_copies", 4, in_fp8(in_bf16(sharded(ShardingStrategy::shard_optimizer, 2)))},
+      {"fp8_halves", 4, in_fp8([](Config& c) {
+         pipeline(2, 1, zb_h1, 0)(c);
+         c.parallel.tensor_parallel_degree = 2;
+         c.precision.last_layers_in_bf16 = 2;
+       })},
+      {"fp8_frozen_parts", 2, in_fp8(frozen("attention\nln_f\n", sharded(ShardingStrategy::full_shard, 0)))},
+      {"fp8_adapters_on_the_host", 2, in_fp8(adapters([](Config& c) {
+         recompute({What::each}, 1)(c);
+         c.memory.offload_optimizer = 1;
+         c.memory.offload_parameters = true;
+       }))},
+  };
+}
+
 inline std::vector<Layout> layouts() {
   std::vector<Layout> all = layouts_of_memory();
   for (const Layout& layout : layouts_of_axes()) all.push_back(layout);
@@ -320,6 +349,7 @@ inline std::vector<Layout> layouts() {
   for (const Layout& layout : layouts_of_muon()) all.push_back(layout);
   for (const Layout& layout : layouts_in_halves()) all.push_back(layout);
   for (const Layout& layout : layouts_in_v()) all.push_back(layout);
+  for (const Layout& layout : layouts_in_8_bits()) all.push_back(layout);
   return all;
 }
 

@@ -58,6 +58,7 @@ class Machine {
     std::map<Channel, std::vector<std::pair<Op, int32_t>>> calls;        // with their units, in order
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
     UnitMachine units;
+    bool cast = false;  // the weights of products in 8 bits
   };
   // One instruction of one rank.
   struct Turn {
@@ -138,7 +139,9 @@ class Machine {
     const auto batch = t.rank.batches.find(t.i.batch);
     expect(batch != t.rank.batches.end() && batch->second.microbatch == t.i.microbatch, "tokens of another microbatch");
   }
+  bool in_8_bits(const Turn& t, size_t unit) const { return mode_ != Mode::logits && t.plan.units[unit].fp8 > 0; }
   void use_weights(const Turn& t, size_t unit) {
+    expect(t.rank.cast || !in_8_bits(t, unit), "weights are not cast");
     if (!t.plan.gathers()) return;
     if (const auto frozen = t.plan.units[unit].frozen_part) use_weights(t, *frozen);
     for (const auto& [at, slot] : t.rank.memory[Memory::weights])
@@ -176,7 +179,11 @@ class Machine {
   // Checks what the rows do not say, before a place moves.
   void do_more(const Turn& t, Place* place) {
     switch (t.i.op) {
-      case Op::gather: return expect_memory(t);
+      case Op::cast: t.rank.cast = true; return;
+      case Op::gather:
+        expect(t.rank.cast || !t.i.fp8, "gathered before it is cast");
+        expect(t.i.fp8 == in_8_bits(t, static_cast<size_t>(t.i.unit)), "gathered in another type than it is used in");
+        return expect_memory(t);
       case Op::receive:
       case Op::send:
       case Op::offload:

@@ -27,7 +27,14 @@ typedef enum {
   ncclRemoteError = 6,
   ncclInProgress = 7
 } ncclResult_t;
-typedef enum { ncclInt32 = 2, ncclFloat16 = 6, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 } ncclDataType_t;
+typedef enum {
+  ncclUint8 = 1,
+  ncclInt32 = 2,
+  ncclFloat16 = 6,
+  ncclFloat32 = 7,
+  ncclFloat64 = 8,
+  ncclBfloat16 = 9
+} ncclDataType_t;
 typedef enum { ncclSum = 0, ncclMax = 2 } ncclRedOp_t;
 
 typedef struct {

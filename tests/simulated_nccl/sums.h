@@ -15,6 +15,7 @@ inline size_t size_of(ncclDataType_t type) {
     case ncclFloat64: return 8;
     case ncclFloat16:
     case ncclBfloat16: return 2;
+    case ncclUint8: return 1;
     default: return 4;
   }
 }

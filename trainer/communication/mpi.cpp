@@ -18,7 +18,9 @@ MPI_Datatype datatype(DType dtype) {
     case DType::f32: return MPI_FLOAT;
     case DType::f64: return MPI_DOUBLE;
     case DType::i32: return MPI_INT32_T;
-    default: return MPI_UINT16_T;  // 16-bit types travel as bits
+    case DType::bf16:
+    case DType::f16: return MPI_UINT16_T;  // types that MPI does not know are transferred as bits
+    default: return MPI_BYTE;
   }
 }
 

@@ -20,7 +20,8 @@ ncclDataType_t nccl_type(DType type) {
     case DType::f64: return ncclFloat64;
     case DType::i32: return ncclInt32;
     case DType::f16: return ncclFloat16;
-    default: return ncclBfloat16;
+    case DType::bf16: return ncclBfloat16;
+    default: return ncclUint8;
   }
 }
 ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : ncclMax; }

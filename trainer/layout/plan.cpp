@@ -73,7 +73,7 @@ std::vector<Interval> counted_of(const std::vector<HeldRun>& runs) {
 // parallelism the rows of the residual are divided, so gradients of unsplit parameters become partial sums; the
 // embedding sees all rows.
 UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, bool share_rows, int64_t shards,
-               int64_t shard, int64_t parts) {
+               int64_t shard, int64_t parts, bool in_8_bits) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
   UnitPlan unit{.name = spec.name, .is_layer = spec.is_layer(), .frozen = !trained};
@@ -87,14 +87,18 @@ UnitPlan place(const UnitSpec& spec, bool trained, const TensorRank& tensor, boo
   const auto is_at = [](const ParamSpec& param, bool decay, bool split, bool partial_gradient) {
     return param.decay == decay && (param.split != Split::none) == split && param.partial_gradient == partial_gradient;
   };
+  const auto put = [&](PlacedParam& param) {
+    param.offset = offset;
+    offset = round_up(offset + param.shape.numel(), alignment);
+    add_held(unit.held, param, tensor, offset);
+  };
+  for (PlacedParam& param : unit.params)
+    if (param.spec.fp8) put(param);
+  if (in_8_bits) unit.fp8 = offset;
   for (bool decay : {true, false}) {
     for (const auto& [split, partial_gradient] : {std::pair{true, false}, {false, false}, {false, true}})
       for (PlacedParam& param : unit.params)
-        if (is_at(param.spec, decay, split, partial_gradient)) {
-          param.offset = offset;
-          offset = round_up(offset + param.shape.numel(), alignment);
-          add_held(unit.held, param, tensor, offset);
-        }
+        if (!param.spec.fp8 && is_at(param.spec, decay, split, partial_gradient)) put(param);
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards * parts);
@@ -158,8 +162,8 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
   const int64_t parts = plan.reduce_dtype == DType::f32 ? 1 : plan.mesh.data;
   std::vector<UnitPlan> frozen_parts;
-  const auto placed_unit = [&](const UnitSpec& spec, bool trained) {
-    UnitPlan unit = place(spec, trained, plan.tensor, plan.sequence_parallel, shards, shard, parts);
+  const auto placed_unit = [&](const UnitSpec& spec, bool trained, bool in_8_bits) {
+    UnitPlan unit = place(spec, trained, plan.tensor, plan.sequence_parallel, shards, shard, parts, in_8_bits);
     const bool small = unit.numel <= config.parallel.replicate_below;
     unit.keep_gathered = !unit.is_layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
@@ -167,12 +171,12 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
     if (trained && unit.is_layer && config.optimizer.algorithm == Algorithm::muon) unit.matrices = {0, unit.decayed};
     return unit;
   };
-  const auto add = [&](const UnitSpec& spec) {
+  const auto add = [&](const UnitSpec& spec, bool in_8_bits) {
     const bool trains = std::ranges::any_of(spec.params, &ParamSpec::trained);
     const bool both = trains && !std::ranges::all_of(spec.params, &ParamSpec::trained);
-    plan.units.push_back(placed_unit(spec, trains));
+    plan.units.push_back(placed_unit(spec, trains, in_8_bits));
     if (both) {
-      frozen_parts.push_back(placed_unit(spec, false));
+      frozen_parts.push_back(placed_unit(spec, false, in_8_bits));
       frozen_parts.back().name += ", frozen";
       // Layers take turns in slots of one size: the smaller part stays.
       UnitPlan& smaller = plan.units.back().numel < frozen_parts.back().numel ? plan.units.back() : frozen_parts.back();
@@ -186,13 +190,14 @@ void add_units(Plan& plan, const Config& config, const Model& model) {
   std::vector<size_t> here(model.units().size(), Plan::nowhere);
   const auto add_end = [&](size_t u) {
     const UnitSpec& spec = model.units()[u];
-    if ((first && spec.embedding) || (last && spec.head)) here[u] = add(spec);
+    if ((first && spec.embedding) || (last && spec.head)) here[u] = add(spec, false);
     if (here[u] != Plan::nowhere && spec.embedding && spec.head) plan.tied = here[u];
   };
   for (size_t u = 0; u < model.first_block_unit(); u++) add_end(u);
   for (Chunk& chunk : plan.chunks) {
     chunk.first_unit = plan.units.size();
-    for (int64_t i = 0; i < chunk.num_layers; i++) add(model.block_unit(chunk.first_layer + i));
+    for (int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.num_layers; layer++)
+      add(model.block_unit(layer), plan.has_fp8(layer) && !plan.parameters_on_host);
   }
   for (size_t u = model.end_block_unit(); u < here.size(); u++) add_end(u);
   for (UnitPlan& unit : plan.units)

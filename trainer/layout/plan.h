@@ -2,6 +2,7 @@
 // rank: no devices, no I/O. All later code reads shapes, ranges and order from here and makes no such decision again.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,9 +26,9 @@ struct PlacedParam {
 };
 
 // A unit laid out flat. Decayed parameters come first, then the others, so that the optimizer sees two runs. In each
-// run those split over the tensor axis come first, and last those whose gradients are sums over its ranks, so that
-// there are few HeldRuns. It is padded with zeros so that every shard has the same size and, if sums over copies travel
-// in bf16, so does every copy's part of a shard.
+// run those split over the tensor axis come first, the weights of products in 8 bits before them, and last those whose
+// gradients are sums over its ranks, so that there are few HeldRuns. It is padded with zeros so that every shard has
+// the same size and, if sums over copies travel in bf16, so does every copy's part of a shard.
 //
 // Frozen parameters form a unit of their own, which is gathered and has no gradients and no optimizer state. If a unit
 // of the model has both kinds, instructions name the trained one.
@@ -37,11 +38,13 @@ struct UnitPlan {
   bool multiplies = false;  // products write some of its gradients
   bool frozen = false;
   std::optional<size_t> frozen_part{};  // the unit with this unit's frozen parameters
-  std::vector<PlacedParam> params{};    // the spec's order
-  int64_t numel = 0;                    // padded
-  int64_t decayed = 0;                  // elements [0, decayed) have weight decay
-  std::vector<HeldRun> held{};          // tile [0, numel), ascending: which tensor ranks hold the same elements
-  Interval shard{};                     // the range of [0, numel) that this rank owns
+  // Elements [0, fp8) are cast to 8 bits once a step, and gathered in 8 bits (fp8_weights.h).
+  int64_t fp8 = 0;
+  std::vector<PlacedParam> params{};  // the spec's order
+  int64_t numel = 0;                  // padded
+  int64_t decayed = 0;                // elements [0, decayed) have weight decay
+  std::vector<HeldRun> held{};        // tile [0, numel), ascending: which tensor ranks hold the same elements
+  Interval shard{};                   // the range of [0, numel) that this rank owns
   // The elements that this rank counts in the norm, ascending: one rank of each replica counts each element.
   std::vector<Interval> counted{};
 
@@ -130,11 +133,15 @@ struct Plan {
   std::vector<Action> schedule;  // one step
 
   int64_t rows() const { return pass.branch_rows(); }
+  bool has_fp8(int64_t layer) const { return fp8_layers.begin <= layer && layer < fp8_layers.end; }
   PassTypes types() const { return {compute, residual}; }
   // Returns whether layers, and not only embedding and head, use data that is loaded with a microbatch.
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Returns whether weights are gathered into slots: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
+  bool casts_weights() const {
+    return std::ranges::any_of(units, [](const UnitPlan& u) { return u.fp8 > 0; });
+  }
   bool is_layer(size_t u) const { return unit(u).is_layer; }
   bool is_saved(const UnitPlan& unit) const { return saves_frozen || !unit.frozen; }
   // Returns whether a unit of the embedding or the head is trained.

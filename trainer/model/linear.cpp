@@ -12,6 +12,7 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
                                .init_std = std,
                                .decay = true,
                                .multiplies = true,
+                               .fp8 = true,
                                .split = shape.split,
                                .row_groups = shape.row_groups,
                                .stored_transposed = true})),
@@ -38,6 +39,15 @@ Linear::Factor Linear::cast(const Context& c, Tensor x, Interval counted, DType 
                         .x = x,
                         .amax = amax});
   return {values, unscale};
+}
+
+Linear::Factor Linear::cast_weight(const Context& c, const UnitTensors& w, Form form) const {
+  const Tensor weight = w[weight_];
+  if (!is_8_bit(weight.dtype())) return cast(c, weight, {0, weight.rows()}, DType::e4m3, form, split_ != Split::none);
+  if (form == Form::straight) return {weight, w.unscale(weight_)};
+  const Tensor transposed = c.scratch.tensor(weight.dtype(), {weight.cols(), weight.rows()});
+  launch(c.s, TransposeFp8{.y = transposed, .x = weight});
+  return {transposed, w.unscale(weight_)};
 }
 
 Linear::Product Linear::fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias) {

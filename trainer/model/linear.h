@@ -5,7 +5,7 @@
 //
 // With Context::fp8 the factors of its products are cast to 8 bits: x and w to e4m3, dy to e5m2, each with one scale
 // for the whole tensor of the microbatch, of all parts. So a product needs all of its factors before its first row.
-// Nothing of this is kept: each pass casts again, from the same values to the same bits.
+// Inputs and gradients are not kept: each pass casts again, from the same values to the same bits.
 //
 // A layer may have an adapter (adapter.h). Gradients of frozen parameters are not computed.
 #pragma once
@@ -65,9 +65,8 @@ class Linear {
   Factor cast_input(const Context& c, Tensor x, Form form) const {
     return cast(c, x, {0, c.filled_rows}, DType::e4m3, form, split_ == Split::columns);
   }
-  Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const {
-    return cast(c, w[weight_], {0, w[weight_].rows()}, DType::e4m3, form, split_ != Split::none);
-  }
+  // Weights may have been cast before, once for a whole step.
+  Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const;
   Factor cast_gradient(const Context& c, Tensor dy, Form form) const {
     return cast(c, dy, {0, c.filled_rows}, DType::e5m2, form, split_ == Split::rows);
   }

@@ -38,6 +38,7 @@ struct ParamSpec {
   double init_value = 0;    // the constant
   bool decay = false;       // weight decay: matrices and tables, not vectors
   bool multiplies = false;  // a factor of a product, which writes its gradient as a whole; other gradients accumulate
+  bool fp8 = false;         // precision.products decides the type of its products
   Split split = Split::none;
   // The parameter is not split, but used together with split tensors: in each head, or as the unsplit matrix of an
   // adapter. So each part computes a share of its gradient, that of its heads or features.
@@ -80,20 +81,31 @@ struct Param {
   int32_t index = -1;  // -1: the layer has no such parameter
 };
 
-// The tensors of a unit, in the order of its parameters: weights in the compute dtype, or their gradients in f32, which
-// are empty for frozen parameters.
+// The tensors of a unit, in the order of its parameters: weights in the compute dtype, or in e4m3 those that were cast
+// for products in 8 bits (kernels/linear/fp8.h); or their gradients in f32, which are empty for frozen parameters.
 class UnitTensors {
  public:
-  UnitTensors() = default;
-  explicit UnitTensors(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
-
   // Returns an empty tensor if the layer has no such parameter.
-  Tensor operator[](Param p) const {
-    return p.index < 0 || p.index >= std::ssize(tensors_) ? Tensor{} : tensors_[static_cast<size_t>(p.index)];
+  Tensor operator[](Param p) const { return find(tensors_, p); }
+  // Returns 1 / scale (1) f32 of a weight in e4m3.
+  Tensor unscale(Param p) const { return find(unscales_, p); }
+
+  void set(size_t index, Tensor tensor) { put(tensors_, index, tensor); }
+  void set(size_t index, Tensor tensor, Tensor unscale) {
+    put(tensors_, index, tensor);
+    put(unscales_, index, unscale);
   }
 
  private:
-  std::vector<Tensor> tensors_;
+  static Tensor find(const std::vector<Tensor>& all, Param p) {
+    return p.index < 0 || p.index >= std::ssize(all) ? Tensor{} : all[static_cast<size_t>(p.index)];
+  }
+  static void put(std::vector<Tensor>& all, size_t index, const Tensor& tensor) {
+    if (all.size() <= index) all.resize(index + 1);
+    all[index] = tensor;
+  }
+
+  std::vector<Tensor> tensors_, unscales_;
 };
 
 // The layers of a model declare here in their constructors, each after the layer below it: their parameters, into the

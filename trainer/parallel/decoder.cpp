@@ -123,7 +123,7 @@ void Decoder::obey(const Context& c, const Instruction& i, const Pass& pass) {
     return (line.rank() + line.size() + step * direction_of(i.channel)) % line.size();
   };
   switch (i.op) {
-    case Op::gather: return sharding_.gather(static_cast<size_t>(i.unit), static_cast<size_t>(i.slot));
+    case Op::gather: return sharding_.gather(static_cast<size_t>(i.unit), static_cast<size_t>(i.slot), i.fp8);
     case Op::await_gather: return sharding_.await_gather(static_cast<size_t>(i.slot));
     case Op::load: return;
     case Op::receive:

@@ -25,9 +25,16 @@ Tensor by_rank(const Tensor& parts, const Communicator& group) {
 
 }  // namespace
 
+namespace {
+std::vector<Unit> units_of(const Plan& plan, bool training, Memory& memory) {
+  std::vector<Unit> units;
+  for (const UnitPlan& unit : plan.units) units.emplace_back(unit, plan, training, memory);
+  return units;
+}
+}  // namespace
+
 Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training)
-    : plan_(plan), runtime_(runtime) {
-  for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan, training, runtime.memory);
+    : plan_(plan), runtime_(runtime), units_(units_of(plan, training, runtime.memory)), fp8_(plan, runtime, units_) {
   Arena& arena = runtime.memory[MemoryClass::communication];
   if (training && plan.sums_tied()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tied].shard.size()});
   for (const Needs::SlotNeed& slot : needs.weights)
@@ -45,17 +52,18 @@ bool Sharding::has_slots_for(const Needs& needs) const {
   return true;
 }
 
-void Sharding::gather(size_t unit, size_t at) {
+void Sharding::gather(size_t unit, size_t at, bool fp8) {
   Slot& slot = weight_slots_[at];
-  if (slot.unit == unit) return;
+  if (slot.unit == unit && slot.fp8 == fp8) return;
   for (Slot& other : weight_slots_)  // still gathered by an earlier program
     if (other.unit == unit) other.unit = Plan::nowhere;
   slot.unit = unit;
-  slot.gather = begin_gather(unit, slot.memory.flat(0, plan_.units[unit].numel));
+  slot.fp8 = fp8;
+  const Tensor shard = fp8 ? fp8_.shard(unit) : units_[unit].working();
+  slot.gather = begin_gather(unit, Tensor(slot.memory.raw(), shard.dtype(), {plan_.units[unit].numel}), shard);
 }
 
-Pending Sharding::begin_gather(size_t unit, Tensor whole) {
-  Tensor shard = units_[unit].working();
+Pending Sharding::begin_gather(size_t unit, Tensor whole, Tensor shard) {
   Stream& s = runtime_.stream;
   Pending fetched;
   if (plan_.parameters_on_host) {
@@ -185,47 +193,53 @@ void Sharding::sum_tied() {
   launch(runtime_.stream, Add{.y = mine, .x = tied_});
 }
 
-// Returns the slot that has the unit.
-const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit) const {
+const Sharding::Slot& Sharding::slot_of(const std::vector<Slot>& slots, size_t unit) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [=](const Slot& slot) { return slot.unit == unit; });
   CHECK(found != slots.end(), "{} is used, but no slot has it", plan_.unit(unit).name);
-  return found->memory;
+  return *found;
 }
 
 Tensor Sharding::whole_gradient(size_t unit) const {
-  return plan_.mesh.shard > 1 ? whole(gradient_slots_, unit) : gradient_of(unit);
+  return plan_.mesh.shard > 1 ? slot_of(gradient_slots_, unit).memory : gradient_of(unit);
 }
 
-UnitTensors Sharding::weights(size_t unit) const {
-  std::vector<Tensor> tensors;
-  const auto add = [&](size_t u) {
-    add_views(tensors, u, plan_.gathers() ? whole(weight_slots_, u) : units_[u].working());
-  };
-  add(unit);
-  if (plan_.unit(unit).frozen_part) add(*plan_.unit(unit).frozen_part);
-  return UnitTensors(std::move(tensors));
+UnitTensors Sharding::weights(size_t unit, bool fp8) const {
+  UnitTensors tensors;
+  add_weights(tensors, unit, fp8);
+  if (plan_.unit(unit).frozen_part) add_weights(tensors, *plan_.unit(unit).frozen_part, fp8);
+  return tensors;
+}
+
+void Sharding::add_weights(UnitTensors& tensors, size_t unit, bool fp8) const {
+  const bool cast = fp8 && fp8_.has(unit);
+  if (!plan_.gathers())
+    return cast ? fp8_.add_views(tensors, unit, fp8_.shard(unit)) : add_views(tensors, unit, units_[unit].working());
+  const Slot& slot = slot_of(weight_slots_, unit);
+  CHECK(slot.fp8 == cast, "{} is used in {}, but was gathered in {}", plan_.unit(unit).name,
+        cast ? "8 bits" : name_of(plan_.compute), slot.fp8 ? "8 bits" : name_of(plan_.compute));
+  if (!cast) return add_views(tensors, unit, slot.memory);
+  fp8_.add_views(tensors, unit, Tensor(slot.memory.raw(), DType::e4m3, {plan_.unit(unit).numel}));
 }
 
 UnitTensors Sharding::gradients(size_t unit) const {
-  std::vector<Tensor> tensors;
+  UnitTensors tensors;
   if (plan_.trains(unit)) add_views(tensors, unit, whole_gradient(unit));
-  return UnitTensors(std::move(tensors));
+  return tensors;
 }
 
 UnitTensors Sharding::gradients_apart(size_t unit, Tensor memory) const {
-  std::vector<Tensor> tensors;
+  UnitTensors tensors;
   int64_t at = 0;
   for (const Interval& part : plan_.unit(unit).outside_products) {
     for (const PlacedParam& param : plan_.unit(unit).params) {
       const Interval range = param.range();
       if (range.begin < part.begin || range.end > part.end) continue;
-      if (tensors.size() <= param.index) tensors.resize(param.index + 1);
       const int64_t begin = at + range.begin - part.begin;
-      tensors[param.index] = memory.flat(begin, begin + range.size()).view(param.shape);
+      tensors.set(param.index, memory.flat(begin, begin + range.size()).view(param.shape));
     }
     at += part.size();
   }
-  return UnitTensors(std::move(tensors));
+  return tensors;
 }
 
 void Sharding::add_apart(size_t unit, Tensor memory) {
@@ -249,11 +263,9 @@ std::vector<UnitTensors> Sharding::gradients(const std::vector<size_t>& units) c
   return all;
 }
 
-void Sharding::add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const {
-  for (const PlacedParam& param : plan_.unit(unit).params) {
-    if (tensors.size() <= param.index) tensors.resize(param.index + 1);
-    tensors[param.index] = flat.flat(param.range().begin, param.range().end).view(param.shape);
-  }
+void Sharding::add_views(UnitTensors& tensors, size_t unit, const Tensor& flat) const {
+  for (const PlacedParam& param : plan_.unit(unit).params)
+    tensors.set(param.index, flat.flat(param.range().begin, param.range().end).view(param.shape));
 }
 
 }  // namespace megalith

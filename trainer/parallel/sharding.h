@@ -18,7 +18,7 @@
 
 #include <vector>
 
-#include "trainer/parallel/unit.h"
+#include "trainer/parallel/fp8_weights.h"
 #include "trainer/program/program.h"
 
 namespace megalith {
@@ -35,9 +35,10 @@ class Sharding {
   std::vector<Unit>& units() { return units_; }
   const std::vector<Unit>& units() const { return units_; }
 
-  // These execute the instructions of the same names. A unit that is in its slot since the last update is not gathered
-  // again.
-  void gather(size_t unit, size_t slot);
+  // These execute the instructions of the same names. A unit that is in its slot since the last update, in the same
+  // type, is not gathered again.
+  void cast() { fp8_.cast(); }
+  void gather(size_t unit, size_t slot, bool fp8 = false);
   void await_gather(size_t slot) { weight_slots_[slot].gather.wait(); }
   void zero(size_t unit, int32_t slot, bool all);
   void scatter(size_t unit, size_t slot, bool add);
@@ -49,8 +50,9 @@ class Sharding {
   void await_sums();
   void sum_tied();
 
-  // Return the unit's weights, in the compute dtype, with those of its frozen part; and its gradients, in f32.
-  UnitTensors weights(size_t unit) const;
+  // Return the unit's weights, in the compute dtype, with those of its frozen part; and its gradients, in f32. `fp8`:
+  // the weights of products in 8 bits have been cast, where the plan has them so.
+  UnitTensors weights(size_t unit, bool fp8 = false) const;
   UnitTensors gradients(size_t unit) const;
   // The gradients of one microbatch that products do not write, in `memory` (UnitPlan::size_outside_products, f32); the
   // second adds them to the unit's gradients.
@@ -67,6 +69,7 @@ class Sharding {
     Tensor memory;     // a whole unit
     Tensor partial{};  // of gradients: a shard, the scattered sum before it is added to the unit's gradient
     size_t unit = Plan::nowhere;
+    bool fp8 = false;  // it has the unit in e4m3
     Pending gather{}, scatter{};
   };
 
@@ -77,18 +80,20 @@ class Sharding {
   };
 
   Communicator& channel(Channel channel) { return runtime_.mesh.channel(channel); }
-  Pending begin_gather(size_t unit, Tensor whole);
+  Pending begin_gather(size_t unit, Tensor whole, Tensor shard);
   Pending send_parts(Channel over, Tensor gradient);
   Tensor target(size_t unit, const Slot& slot, bool add) const;
-  const Tensor& whole(const std::vector<Slot>& slots, size_t unit) const;
+  const Slot& slot_of(const std::vector<Slot>& slots, size_t unit) const;
   Tensor whole_gradient(size_t unit) const;
   Tensor gradient_of(size_t unit) const;  // this rank's shard
   // Sets the tensors of the unit's parameters, by index, to parts of its flat memory.
-  void add_views(std::vector<Tensor>& tensors, size_t unit, const Tensor& flat) const;
+  void add_views(UnitTensors& tensors, size_t unit, const Tensor& flat) const;
+  void add_weights(UnitTensors& tensors, size_t unit, bool fp8) const;
 
   const Plan& plan_;
   Runtime& runtime_;
   std::vector<Unit> units_;
+  Fp8Weights fp8_;
   std::vector<Slot> weight_slots_, gradient_slots_;
   Pending parts_;  // parts of the unit to be shared next
   std::vector<Sum> sums_;

@@ -113,7 +113,8 @@ void Stage::obey(const Instruction& i) {
   Trace& trace = runtime_.stream.trace();
   if (trace.level() == TraceLevel::everything) trace.set_part(action_number(plan_, i));
   switch (i.op) {
-    case Op::gather: return sharding_.gather(unit, slot);
+    case Op::cast: return sharding_.cast();
+    case Op::gather: return sharding_.gather(unit, slot, i.fp8);
     case Op::await_gather: return sharding_.await_gather(slot);
     case Op::zero: return sharding_.zero(unit, i.slot, i.all);
     case Op::scatter: return sharding_.scatter(unit, slot, i.add);
@@ -201,7 +202,7 @@ void Stage::forward(const Instruction& i) {
   BlockSaved saved = kept(i);
   block.allocate(c.scratch, plan_.types(), plan_.pass, Kept::all, saved);
   const Tensor y = residual(i.y).tensor;
-  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved, y);
+  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit), c.fp8), saved, y);
   show(output_name(i.layer), i, y, plan_.pass.first_row);
 }
 
@@ -209,7 +210,7 @@ void Stage::recompute(const Instruction& i) {
   const Context c = context(i);
   const Block& block = model_.block(i.layer);
   const BlockSaved& saved = recomputed_.emplace_front(c.scratch, plan_, block, kept(i)).saved;
-  const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
+  const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit), c.fp8);
   if (i.saved != Instruction::none && i.inputs != Instruction::none)
     launch(c.s, Copy{.y = inputs_[static_cast<size_t>(i.inputs)].attention.att, .x = saved.attention.att});
   if (i.saved != Instruction::none)
@@ -249,8 +250,8 @@ void Stage::backward(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const bool recomputed = i.saved == Instruction::none;
   const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
-  model_.block(i.layer).backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient,
-                                 i.add);
+  const Context c = context(i);
+  model_.block(i.layer).backward(c, sharding_.weights(unit, c.fp8), saved, sharding_.gradients(unit), gradient, i.add);
   if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.pass.first_row);
 }
@@ -276,7 +277,7 @@ void Stage::backward_input(const Instruction& i) {
     } else {
       gradients = sharding_.gradients(unit);
     }
-    block.backward_input(c, sharding_.weights(unit), saved, gradients, gradient, held.gradients);
+    block.backward_input(c, sharding_.weights(unit, c.fp8), saved, gradients, gradient, held.gradients);
   }
   if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.pass.first_row);
@@ -286,9 +287,10 @@ void Stage::backward_weight(const Instruction& i) {
   const auto unit = static_cast<size_t>(i.unit);
   const LayerMemory& held = saved_[static_cast<size_t>(i.held)];
   if (i.apart) sharding_.add_apart(unit, held.apart);
-  const UnitTensors weights = plan_.model.adapter.in_use() ? sharding_.weights(unit) : UnitTensors{};
-  model_.block(i.layer).backward_weight(context(i), weights, inputs_[static_cast<size_t>(i.inputs)],
-                                        sharding_.gradients(unit), held.gradients, i.add);
+  const Context c = context(i);
+  const UnitTensors weights = plan_.model.adapter.in_use() ? sharding_.weights(unit, c.fp8) : UnitTensors{};
+  model_.block(i.layer).backward_weight(c, weights, inputs_[static_cast<size_t>(i.inputs)], sharding_.gradients(unit),
+                                        held.gradients, i.add);
 }
 
 void Stage::embed_backward(const Instruction& i) {
@@ -315,7 +317,7 @@ Context Stage::context(const Instruction& i) {
           .pass = plan_.pass,
           .dropout = d,
           .adapter_dropout = batch_.adapter_dropout,
-          .fp8 = i.layer != Instruction::none && plan_.fp8_layers.begin <= i.layer && i.layer < plan_.fp8_layers.end,
+          .fp8 = i.layer != Instruction::none && plan_.has_fp8(i.layer),
           .filled_rows = batch_.batch.sequences(i.microbatch).size() * plan_.pass.T,
           .starts = has_batch ? batch(i).starts : Tensor{}};
 }

@@ -7,10 +7,11 @@
 
 namespace megalith {
 
-Program with_gathers(const Plan& plan, const Program& uses) {
+Program with_gathers(const Plan& plan, const Program& uses, bool fp8) {
   constexpr int32_t nowhere = Instruction::none;
   const auto is_use = [](const Instruction& i) { return i.op == Instruction::Op::await_gather; };
   Program list;
+  if (fp8 && plan.casts_weights()) list.push_back({.op = Instruction::Op::cast});
   if (!plan.gathers()) {
     std::copy_if(uses.begin(), uses.end(), std::back_inserter(list), [&](const auto& i) { return !is_use(i); });
     return list;
@@ -37,7 +38,8 @@ Program with_gathers(const Plan& plan, const Program& uses) {
       slot = taken;
     }
     on_their_way.insert(unit);
-    list.push_back({.op = Instruction::Op::gather, .unit = unit, .slot = slot});
+    const bool in_8_bits = fp8 && plan.units[static_cast<size_t>(unit)].fp8 > 0;
+    list.push_back({.op = Instruction::Op::gather, .fp8 = in_8_bits, .unit = unit, .slot = slot});
   };
   for (const Instruction& use : uses) {
     if (!is_use(use)) continue;

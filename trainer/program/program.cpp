@@ -304,7 +304,7 @@ Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& 
   Lister lister(plan, mode, microbatches);
   Program list = lister.run(actions);
   if (plan.horizon > 0) list = with_offload(list, lister.kept(), plan.horizon);
-  return with_gathers(plan, list);
+  return with_gathers(plan, list, mode != Lister::Mode::logits);
 }
 
 }  // namespace

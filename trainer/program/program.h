@@ -32,7 +32,8 @@ namespace megalith {
 struct Instruction {
   enum class Op : uint8_t {
     // Weights, over the shard axis; await orders what follows after the gather.
-    gather,        // unit, slot
+    cast,          // all units: their weights of products in 8 bits, from which `gather` with fp8 gathers
+    gather,        // unit, slot, fp8
     await_gather,  // unit, slot
     // Gradients; unit may be Plan::head_share(). Slot none: the unit is not sharded, and they are in its own memory.
     zero,     // unit, slot, all: makes the slot the unit's and sets it to 0, or without `all` only the elements that no
@@ -92,6 +93,7 @@ struct Instruction {
   bool add = false;  // scatter, collect: the unit has been scattered before in this step; head, backward: products add
                      // to gradients, and otherwise write them
   bool all = false;  // zero
+  bool fp8 = false;  // gather: in 8 bits, where the plan has them (UnitPlan::fp8)
   // backward_input, backward_weight: gradients that products do not write go to the unit's gradient in the second
   // half, together with the rest, since the gradient is scattered with each microbatch.
   bool apart = false;
