@@ -3,6 +3,7 @@
 
 #include "kernels/activation/gelu.h"
 #include "kernels/activation/sigmoid_cuda.h"
+#include "kernels/loops/largest_cuda.h"
 #include "kernels/loops/loops_cuda.h"
 
 namespace megalith::cuda {
@@ -16,7 +17,9 @@ constexpr float cubic = slope * 0.044715f;
 __device__ inline float normal_probability(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
 
 template <class T, int n, GeluForm form>
-__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count) {
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* y, const T* x, int64_t count, LargestOfBlocks to_largest, int64_t counted) {
+  unsigned largest = 0;
   for_elements<n, steps>(
       count, [&](auto width, int64_t i) { return load<width>(x + i); },
       [&](auto width, int64_t i, const auto& from) {
@@ -30,7 +33,9 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int6
           }
         }
         store(y + i, result);
+        take_larger(largest, result, counted - i);
       });
+  store_largest<threads>(to_largest, largest);
 }
 
 template <class T, int n>
@@ -38,7 +43,9 @@ struct Pair {
   Vector<T, n> dy, x;
 };
 template <class T, int n, GeluForm form>
-__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count) {
+__global__ void __launch_bounds__(threads)
+    backward_kernel(T* dx, const T* dy, const T* x, int64_t count, LargestOfBlocks to_largest, int64_t counted) {
+  unsigned largest = 0;
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -60,7 +67,9 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, c
           result[k] = to<T>(to_float(from.dy[k]) * derivative);
         }
         store(dx + i, result);
+        take_larger(largest, result, counted - i);
       });
+  store_largest<threads>(to_largest, largest);
 }
 
 template <class F>
@@ -76,10 +85,12 @@ void run(Queue queue, const GeluForward& op) {
   with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(aligned(op.y.raw()) && aligned(op.x.raw()), [&](auto n) {
+      const unsigned blocks = element_grid(count, n, steps);
       with_form(op.form, [&](auto constant) {
-        launch(queue, {op.name, element_grid(count, n, steps), threads}, forward_kernel<T, n, constant>, op.y.data<T>(),
-               op.x.data<T>(), count);
+        launch(queue, {op.name, blocks, threads}, forward_kernel<T, n, constant>, op.y.data<T>(), op.x.data<T>(), count,
+               LargestOfBlocks(queue, op.largest, blocks), op.largest.rows * op.y.cols());
       });
+      raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });
 }
@@ -90,10 +101,12 @@ void run(Queue queue, const GeluBackward& op) {
   with_compute_type(op.x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(aligned(op.dx.raw()) && aligned(op.dy.raw()) && aligned(op.x.raw()), [&](auto n) {
+      const unsigned blocks = element_grid(count, n, steps);
       with_form(op.form, [&](auto constant) {
-        launch(queue, {op.name, element_grid(count, n, steps), threads}, backward_kernel<T, n, constant>,
-               op.dx.data<T>(), op.dy.data<T>(), op.x.data<T>(), count);
+        launch(queue, {op.name, blocks, threads}, backward_kernel<T, n, constant>, op.dx.data<T>(), op.dy.data<T>(),
+               op.x.data<T>(), count, LargestOfBlocks(queue, op.largest, blocks), op.largest.rows * op.dx.cols());
       });
+      raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/stream/stream.h"
-#include "kernels/tensor/tensor.h"
+#include "kernels/tensor/largest.h"
 
 namespace megalith {
 
@@ -19,6 +19,7 @@ struct GeluForward {
   Tensor y;  // written
   Tensor x;
   GeluForm form = GeluForm::tanh;
+  Largest largest{};  // |y|
 };
 
 // dx = dy * gelu'(x); all of one shape and type.
@@ -27,6 +28,7 @@ struct GeluBackward {
   Tensor dx;  // written; may be dy's memory
   Tensor dy, x;
   GeluForm form = GeluForm::tanh;
+  Largest largest{};  // |dx|
 };
 
 void launch(Stream& s, const GeluForward& op);

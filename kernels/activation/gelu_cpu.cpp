@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/activation/gelu.h"
-#include "kernels/loops/loops_cpu.h"
+#include "kernels/loops/largest_cpu.h"
 #include "kernels/loops/vector_math_cpu.h"
 
 namespace megalith::cpu {
@@ -52,6 +52,7 @@ void run(Queue&, const GeluForward& op) {
       for (int64_t i = begin; i < end; i++) put(y[i], gelu(get(x[i])));
     });
   });
+  raise_largest(op.largest, op.y);
 }
 
 void run(Queue&, const GeluBackward& op) {
@@ -66,6 +67,7 @@ void run(Queue&, const GeluBackward& op) {
       for (int64_t i = begin; i < end; i++) put(dx[i], get(dy[i]) * gelu_derivative(get(x[i])));
     });
   });
+  raise_largest(op.largest, op.dx);
 }
 
 }  // namespace megalith::cpu

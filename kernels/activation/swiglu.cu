@@ -4,6 +4,7 @@
 #include "kernels/activation/sigmoid_cuda.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/loops/divisor.h"
+#include "kernels/loops/largest_cuda.h"
 #include "kernels/loops/loops_cuda.h"
 
 namespace megalith::cuda {
@@ -21,7 +22,10 @@ struct Halves {
 };
 
 template <class T, int n>
-__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count, Divisor F) {
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* y, const T* x, int64_t count, Divisor F, LargestOfBlocks to_largest) {
+  unsigned largest = 0;
+  const int64_t counted = to_largest.rows * F.value();
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -35,11 +39,16 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int6
           result[k] = to<T>(g * sigmoid<T>(g) * to_float(from.up[k]));
         }
         store(y + i, result);
+        take_larger(largest, result, counted - i);
       });
+  store_largest<threads>(to_largest, largest);
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count, Divisor F) {
+__global__ void __launch_bounds__(threads)
+    backward_kernel(T* dx, const T* dy, const T* x, int64_t count, Divisor F, LargestOfBlocks to_largest) {
+  unsigned largest = 0;
+  const int64_t counted = to_largest.rows * F.value();
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -56,7 +65,10 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, c
         T* to_gate = dx + gate_of(i, F);
         store(to_gate, dgate);
         store(to_gate + F.value(), dup);
+        take_larger(largest, dgate, counted - i);
+        take_larger(largest, dup, counted - i);
       });
+  store_largest<threads>(to_largest, largest);
 }
 }  // namespace
 
@@ -66,8 +78,10 @@ void run(Queue queue, const SwigluForward& op) {
   with_compute_type(op.y.dtype(), [&](auto tag) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.y, op.x}), [&](auto n) {
-      launch(queue, {op.name, element_grid(count, n, steps), threads}, forward_kernel<T, n>, op.y.data<T>(),
-             op.x.data<T>(), count, Divisor(op.y.cols(), count));
+      const unsigned blocks = element_grid(count, n, steps);
+      launch(queue, {op.name, blocks, threads}, forward_kernel<T, n>, op.y.data<T>(), op.x.data<T>(), count,
+             Divisor(op.y.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });
 }
@@ -78,8 +92,10 @@ void run(Queue queue, const SwigluBackward& op) {
   with_compute_type(op.dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.dx, op.dy, op.x}), [&](auto n) {
-      launch(queue, {op.name, element_grid(count, n, steps), threads}, backward_kernel<T, n>, op.dx.data<T>(),
-             op.dy.data<T>(), op.x.data<T>(), count, Divisor(op.dy.cols(), count));
+      const unsigned blocks = element_grid(count, n, steps);
+      launch(queue, {op.name, blocks, threads}, backward_kernel<T, n>, op.dx.data<T>(), op.dy.data<T>(), op.x.data<T>(),
+             count, Divisor(op.dy.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });
 }

@@ -3,22 +3,24 @@
 #pragma once
 
 #include "kernels/stream/stream.h"
-#include "kernels/tensor/tensor.h"
+#include "kernels/tensor/largest.h"
 
 namespace megalith {
 
 // All f32, all bf16 or all f16, as in SwigluBackward.
 struct SwigluForward {
   static constexpr const char* name = "swiglu_forward";
-  Tensor y;  // (N, F), written
-  Tensor x;  // (N, 2F): row = gate of all features, then up
+  Tensor y;           // (N, F), written
+  Tensor x;           // (N, 2F): row = gate of all features, then up
+  Largest largest{};  // |y|
 };
 
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
-  Tensor dx;  // (N, 2F), written
-  Tensor dy;  // (N, F)
-  Tensor x;   // (N, 2F)
+  Tensor dx;          // (N, 2F), written
+  Tensor dy;          // (N, F)
+  Tensor x;           // (N, 2F)
+  Largest largest{};  // |dx|
 };
 
 void launch(Stream& s, const SwigluForward& op);

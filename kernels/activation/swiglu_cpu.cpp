@@ -1,5 +1,5 @@
 #include "kernels/activation/swiglu.h"
-#include "kernels/loops/loops_cpu.h"
+#include "kernels/loops/largest_cpu.h"
 #include "kernels/loops/vector_math_cpu.h"
 
 namespace megalith::cpu {
@@ -19,6 +19,7 @@ void run(Queue&, const SwigluForward& op) {
       }
     });
   });
+  raise_largest(op.largest, op.y);
 }
 
 // silu'(g) = s + g s (1 - s), s = sigmoid(g).
@@ -41,6 +42,7 @@ void run(Queue&, const SwigluBackward& op) {
       }
     });
   });
+  raise_largest(op.largest, op.dx);
 }
 
 }  // namespace megalith::cpu

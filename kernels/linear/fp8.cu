@@ -3,55 +3,21 @@
 #include "kernels/linear/fp8.h"
 
 #include <algorithm>
-#include <bit>
 
-#include "kernels/loops/device_cuda.h"
+#include "kernels/loops/largest_cuda.h"
 
 namespace megalith::cuda {
 
 namespace {
 constexpr int threads = 256;
 
-// Magnitudes are compared by their bits, among which a NaN is larger than infinity.
-__device__ __forceinline__ unsigned magnitude(float v) { return std::bit_cast<unsigned>(v) & 0x7fffffffu; }
-
-// Returns the block's largest value, in the first thread.
-__device__ inline unsigned largest_of_block(unsigned v) {
-  __shared__ unsigned of_warp[threads / warp_size];
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) {
-    const unsigned other = shuffle_xor(v, bits);
-    v = other > v ? other : v;
-  }
-  if (lane_index() == 0) of_warp[warp_index()] = v;
-  sync_threads();
-  if (threadIdx.x == 0)
-    for (int i = 1; i < threads / warp_size; i++) v = of_warp[i] > v ? of_warp[i] : v;
-  return v;
-}
-
 template <class T, int n>
-__global__ void __launch_bounds__(threads) largest_kernel(unsigned* partial, const T* x, int64_t count) {
+__global__ void __launch_bounds__(threads) largest_kernel(LargestOfBlocks to, const T* x, int64_t count) {
   unsigned largest = 0;
   for (int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n; i + n <= count;
-       i += int64_t{gridDim.x} * threads * n) {
-    const Vector<T, n> v = load<n>(x + i);
-    for (int k = 0; k < n; k++) {
-      const unsigned here = magnitude(to_float(v[k]));
-      largest = here > largest ? here : largest;
-    }
-  }
-  const unsigned of_block = largest_of_block(largest);
-  if (threadIdx.x == 0) partial[blockIdx.x] = of_block;
-}
-
-template <class = void>
-__global__ void __launch_bounds__(threads) finish_largest_kernel(float* amax, const unsigned* partial, int count) {
-  unsigned largest = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += threads)
-    largest = partial[i] > largest ? partial[i] : largest;
-  constexpr unsigned infinity = 0x7f800000u;
-  const unsigned of_all = largest_of_block(largest);
-  if (threadIdx.x == 0) *amax = std::bit_cast<float>(of_all < infinity ? of_all : infinity);
+       i += int64_t{gridDim.x} * threads * n)
+    take_larger(largest, load<n>(x + i));
+  store_largest<threads>(to, largest);
 }
 
 // A block casts or transposes a square, 16 bytes of x at a time. The transpose goes through shared memory, 16 bytes of
@@ -127,9 +93,9 @@ void run(Queue queue, const LargestMagnitude& op) {
       // Eight blocks for each of the 132 multiprocessors of an H100, with at least eight vectors a thread.
       const auto blocks =
           static_cast<unsigned>(std::clamp<int64_t>(ceil_div(count, int64_t{threads} * n * 8), 1, 1056));
-      auto* partial = static_cast<unsigned*>(queue.workspace);
-      launch(queue, {op.name, blocks, threads}, largest_kernel<T, n>, partial, op.x.data<T>(), count);
-      launch(queue, {op.name, 1, threads}, finish_largest_kernel<>, op.amax.data<float>(), partial, blocks);
+      launch(queue, {op.name, blocks, threads}, largest_kernel<T, n>, LargestOfBlocks(queue, {op.amax}, blocks),
+             op.x.data<T>(), count);
+      raise_largest(queue, op.name, op.amax, blocks);
     });
   });
 }

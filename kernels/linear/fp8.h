@@ -26,10 +26,10 @@ constexpr float fp8_scale(float amax, float largest) {
 // boundaries of as many bytes (cuBLASLt's rules for these types).
 constexpr int64_t fp8_multiple = 16;
 
-// amax = max |x|; infinity if an element is infinite or NaN.
+// Finds the largest magnitude of a tensor whose producer does not (Largest).
 struct LargestMagnitude {
   static constexpr const char* name = "largest_magnitude";
-  Tensor amax;  // (1) f32, written
+  Tensor amax;  // (1) f32: becomes the largest |x| if that is larger, infinity if an x is infinite or NaN
   Tensor x;     // f32, bf16 or f16
 };
 

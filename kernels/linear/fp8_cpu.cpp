@@ -1,22 +1,11 @@
 #include <algorithm>
-#include <atomic>
-#include <bit>
 
 #include "kernels/linear/fp8.h"
-#include "kernels/loops/loops_cpu.h"
+#include "kernels/loops/largest_cpu.h"
 
 namespace megalith::cpu {
 
 namespace {
-// Magnitudes are compared by their bits, among which a NaN is larger than infinity.
-template <class T>
-uint32_t largest_bits(const T* x, int64_t begin, int64_t end) {
-  uint32_t largest = 0;
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = begin; i < end; i++) largest = std::max(largest, std::bit_cast<uint32_t>(get(x[i])) & 0x7fffffffu);
-  return largest;
-}
-
 // Casts rows [begin, end) in squares, so that a square's transpose is written from the first cache.
 template <class To, class From>
 void cast_rows(const CastToFp8& op, float scale, int64_t begin, int64_t end) {
@@ -40,19 +29,7 @@ void cast_rows(const CastToFp8& op, float scale, int64_t begin, int64_t end) {
 }
 }  // namespace
 
-void run(Queue&, const LargestMagnitude& op) {
-  std::atomic<uint32_t> largest = 0;
-  with_compute_type(op.x.dtype(), [&](auto tag) {
-    const auto* x = op.x.data<decltype(tag)>();
-    parallel_for(op.x.numel(), 1, [&](int64_t begin, int64_t end) {
-      const uint32_t here = largest_bits(x, begin, end);
-      uint32_t before = largest;
-      while (before < here && !largest.compare_exchange_weak(before, here)) continue;
-    });
-  });
-  constexpr uint32_t infinite = 0x7f800000u;
-  *op.amax.data<float>() = std::bit_cast<float>(std::min(largest.load(), infinite));
-}
+void run(Queue&, const LargestMagnitude& op) { raise_largest({op.amax, 1}, op.x.view({1, op.x.numel()})); }
 
 void run(Queue&, const CastToFp8& op) {
   const DType type = op.y.empty() ? op.transposed.dtype() : op.y.dtype();

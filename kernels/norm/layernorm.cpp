@@ -14,7 +14,8 @@ void launch(Stream& s, const LayerNormForward& op) {
   expect(op.name, "stat", op.stat, DType::f32, {op.x.rows(), 2});
   expect(op.name, "w", op.w, op.y.dtype(), {op.x.cols()});
   if (!op.b.empty()) expect(op.name, "b", op.b, op.y.dtype(), {op.x.cols()});
-  s.launch(op, {8 * numel_of(op.x), bytes_of({op.y, op.stat, op.x, op.w, op.b})}, {op.y, op.stat});
+  expect_largest(op.name, op.largest, op.y);
+  s.launch(op, {8 * numel_of(op.x), bytes_of({op.y, op.stat, op.x, op.w, op.b})}, {op.y, op.stat, op.largest.amax});
 }
 
 void launch(Stream& s, const LayerNormBackward& op) {
@@ -40,8 +41,9 @@ void launch(Stream& s, const ResidualLayerNormForward& op) {
     if (name == std::string_view("w") || !t.empty()) expect(op.name, name, t, op.h.dtype(), {op.x.cols()});
   expect(op.name, "stat", op.stat, DType::f32, {op.x.rows(), 2});
   expect_dropout(op.name, op.dropout);
+  expect_largest(op.name, op.largest, op.ln);
   s.launch(op, {10 * numel_of(op.x), bytes_of({op.y, op.ln, op.stat, op.x, op.h, op.h_b, op.w, op.b})},
-           {op.y, op.ln, op.stat});
+           {op.y, op.ln, op.stat, op.largest.amax});
 }
 
 void launch(Stream& s, const ResidualLayerNormBackward& op) {

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise/dropout_cuda.h"
 #include "kernels/loops/column_sums_cuda.h"
+#include "kernels/loops/largest_cuda.h"
 #include "kernels/norm/layernorm.h"
 
 namespace megalith::cuda {
@@ -45,8 +46,9 @@ struct BranchEnd {  // y = x + dropout(h + b)
 };
 
 template <class T, class R, int group, int parts, Residual residual>
-__global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
-                                                          const T* w, const T* b, NormRule rule, int64_t N, int64_t C) {
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch, const T* w, const T* b, NormRule rule,
+                   int64_t N, int64_t C, LargestOfBlocks to_largest) {
   using Mine = Part<R, group>;
   constexpr int n = Mine::n;
   __shared__ float scratch[2][warps];
@@ -89,23 +91,26 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* ln, float* stat, co
     if (has_row && first + p * Mine::step < C)
       for (int i = 0; i < n; i++) square += (v[p][i] - mean) * (v[p][i] - mean);
   const float rstd = 1.0f / sqrtf(group_sum<group>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
-  if (!has_row) return;
-  if (first == 0) store(stat + 2 * row, Vector<float, 2>{mean, rstd});
+  if (has_row && first == 0) store(stat + 2 * row, Vector<float, 2>{mean, rstd});
+  unsigned largest = 0;
 #pragma unroll
   for (int p = 0; p < parts; p++) {
     const int64_t c = first + p * Mine::step;
-    if (c < C) {
+    if (has_row && c < C) {
       const Vector<T, n> scale = load<n>(w + c), shift = load_or_zeros<n>(b, c);
       Vector<T, n> result;
       for (int i = 0; i < n; i++) result[i] = to<T>((v[p][i] - mean) * rstd * to_float(scale[i]) + to_float(shift[i]));
       store(ln + row * C + c, result);
+      if (row < to_largest.rows) take_larger(largest, result);
     }
   }
+  store_largest<threads>(to_largest, largest);
 }
 
 template <class T, class R, Residual residual>
-__global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch,
-                                                              const T* w, const T* b, NormRule rule, int64_t C) {
+__global__ void __launch_bounds__(threads)
+    forward_any_kernel(T* ln, float* stat, const R* x, BranchEnd<T, R> branch, const T* w, const T* b, NormRule rule,
+                       int64_t C, LargestOfBlocks to_largest) {
   __shared__ float scratch[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
   const R* y = residual == Residual::none ? x : branch.y;  // a thread reads only its own writes
@@ -124,8 +129,13 @@ __global__ void __launch_bounds__(threads) forward_any_kernel(T* ln, float* stat
   for (int64_t c = threadIdx.x; c < C; c += threads)
     square += (to_float(y[begin + c]) - mean) * (to_float(y[begin + c]) - mean);
   const float rstd = 1.0f / sqrtf(group_sum<warps>(square, scratch[1]) / static_cast<float>(C) + rule.epsilon);
-  for (int64_t c = threadIdx.x; c < C; c += threads)
-    ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + (b ? to_float(b[c]) : 0));
+  unsigned largest = 0;
+  for (int64_t c = threadIdx.x; c < C; c += threads) {
+    const T result = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + (b ? to_float(b[c]) : 0));
+    ln[begin + c] = result;
+    if (row < to_largest.rows) take_larger(largest, Vector<T, 1>{result});
+  }
+  store_largest<threads>(to_largest, largest);
   if (threadIdx.x == 0) {
     stat[2 * row] = mean;
     stat[2 * row + 1] = rstd;
@@ -308,13 +318,19 @@ void forward(Queue queue, const char* name, const LayerNormForward& op, BranchEn
   float* stat = op.stat.data<float>();
   const R* x = op.x.data<R>();
   const T *w = op.w.data<T>(), *b = op.b.data_or_null<T>();
+  unsigned blocks = 0;
   const auto run = [&](auto group, auto parts) {
-    launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, R, group, parts, residual>, ln, stat,
-           x, branch, w, b, op.rule, N, C);
+    blocks = blocks_for(N, warps / group);
+    launch(queue, {name, blocks, threads}, forward_kernel<T, R, group, parts, residual>, ln, stat, x, branch, w, b,
+           op.rule, N, C, LargestOfBlocks(queue, op.largest, blocks));
   };
-  if (vectors && in_vectors({op.y, op.x, op.w, op.b}) && aligned(stat, 8) && with_group<R, 32>(C, run)) return;
-  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b,
-         op.rule, C);
+  const bool fast = vectors && in_vectors({op.y, op.x, op.w, op.b}) && aligned(stat, 8) && with_group<R, 32>(C, run);
+  if (!fast) {
+    blocks = blocks_for(N, 1);
+    launch(queue, {name, blocks, threads}, forward_any_kernel<T, R, residual>, ln, stat, x, branch, w, b, op.rule, C,
+           LargestOfBlocks(queue, op.largest, blocks));
+  }
+  raise_largest(queue, name, op.largest.amax, blocks);
 }
 
 // dh_b is null without a residual or its bias.
@@ -362,7 +378,8 @@ void run(Queue queue, const LayerNormBackward& op) {
 void run(Queue queue, const ResidualLayerNormForward& op) {
   with_residual_types(op.h.dtype(), op.x.dtype(), [&]<class T, class R>(T, R) {
     // The norm's x is the sum y: a row is normed after the branch is added.
-    const LayerNormForward norm{.y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule};
+    const LayerNormForward norm{
+        .y = op.ln, .stat = op.stat, .x = op.x, .w = op.w, .b = op.b, .rule = op.rule, .largest = op.largest};
     const BranchEnd<T, R> branch{op.y.data<R>(), op.h.data<T>(), op.h_b.data_or_null<T>(), mask_of(op.dropout)};
     with_residual(op.dropout, [&](auto residual) {
       forward<residual>(queue, op.name, norm, branch, in_vectors({op.y, op.h, op.h_b}));

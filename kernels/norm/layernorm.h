@@ -14,7 +14,7 @@
 
 #include "kernels/elementwise/dropout.h"
 #include "kernels/stream/stream.h"
-#include "kernels/tensor/tensor.h"
+#include "kernels/tensor/largest.h"
 
 namespace megalith {
 
@@ -31,6 +31,7 @@ struct LayerNormForward {
   Tensor w;     // (C)
   Tensor b{};   // (C)
   NormRule rule{};
+  Largest largest{};  // |y|
 };
 
 // dw and db are summed in an order that does not depend on the number of threads.
@@ -56,6 +57,7 @@ struct ResidualLayerNormForward {
   Tensor b{};    // (C)
   Dropout dropout{};
   NormRule rule{};
+  Largest largest{};  // |ln|
 };
 
 // The adjoint: LayerNormBackward of dln, where dx holds the gradient of y on entry and that of x on return; then

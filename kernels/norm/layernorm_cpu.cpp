@@ -4,7 +4,7 @@
 
 #include "kernels/elementwise/dropout_cpu.h"
 #include "kernels/loops/column_sums_cpu.h"
-#include "kernels/loops/loops_cpu.h"
+#include "kernels/loops/largest_cpu.h"
 #include "kernels/norm/layernorm.h"
 
 namespace megalith::cpu {
@@ -121,6 +121,7 @@ void run(Queue&, const LayerNormForward& op) {
       for (int64_t n = begin; n < end; n++) forward_row(y + n * C, stat + 2 * n, x + n * C, w, b, C, op.rule);
     });
   });
+  raise_largest(op.largest, op.y);
 }
 
 void run(Queue&, const LayerNormBackward& op) {
@@ -140,6 +141,7 @@ void run(Queue&, const ResidualLayerNormForward& op) {
     residual_rows<T, R>({.y = op.y, .x = op.x, .h = op.h, .b = op.h_b, .dropout = op.dropout}, 2 * C,
                         [=](int64_t n, const R* row) { forward_row(ln + n * C, stat + 2 * n, row, w, b, C, op.rule); });
   });
+  raise_largest(op.largest, op.ln);
 }
 
 void run(Queue&, const ResidualLayerNormBackward& op) {

@@ -1,6 +1,7 @@
 // Checks of an op's arguments. Every message names the op, the tensor, its value and the expected one.
 #pragma once
 
+#include "kernels/tensor/largest.h"
 #include "kernels/tensor/tensor.h"
 
 namespace megalith {
@@ -32,6 +33,13 @@ inline void expect_matrix(const char* op, const char* name, const Tensor& t, DTy
   expect_dtype(op, name, t, dtype);
   CHECK(t.numel() == rows * cols && t.cols() == cols, "{}: {} has shape {}, expected ({}, {})", op, name,
         t.shape().str(), rows, cols);
+}
+// Checks for what finds the largest magnitude of y.
+inline void expect_largest(const char* op, const Largest& largest, const Tensor& y) {
+  if (largest.amax.empty()) return;
+  expect(op, "largest.amax", largest.amax, DType::f32, {1});
+  CHECK(0 <= largest.rows && largest.rows <= y.rows(), "{}: largest.rows = {}, but y has {}", op, largest.rows,
+        y.rows());
 }
 inline void expect_numel(const char* op, const char* name, const Tensor& t, DType dtype, int64_t numel) {
   expect_dtype(op, name, t, dtype);

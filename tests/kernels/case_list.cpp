@@ -175,6 +175,15 @@ std::vector<Case> without_positions(F&& make) {
 }
 }  // namespace
 
+namespace {
+// The cases, and some of them in which the op finds the largest magnitude of `of`.
+std::vector<Case> and_largest(std::vector<Case> cases, const std::string& of) {
+  const size_t count = cases.size();
+  for (size_t i = 0; i < count; i += 3) cases.push_back(with_largest(cases[i], of));
+  return cases;
+}
+}  // namespace
+
 std::vector<Case> dropout_cases() {
   std::vector<Case> all;
   for (const DType t : {f32, bf16})
@@ -194,24 +203,29 @@ std::vector<Op> all_ops() {
   return {
       {"gelu_forward",
        [] {
-         return all_of(
-             {each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t); }),
-              each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t, GeluForm::erf); })});
+         return and_largest(
+             all_of({each_matrix([](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t); }),
+                     each_matrix(
+                         [](int64_t N, int64_t C, DType t) { return gelu_forward_case(N, C, t, GeluForm::erf); })}),
+             "y");
        }},
       {"gelu_backward",
        [] {
-         return all_of(
-             {each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t); }),
-              each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t, GeluForm::erf); })});
+         return and_largest(
+             all_of({each_matrix([](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t); }),
+                     each_matrix(
+                         [](int64_t N, int64_t C, DType t) { return gelu_backward_case(N, C, t, GeluForm::erf); })}),
+             "dx");
        }},
-      {"swiglu_forward", [] { return each_matrix(swiglu_forward_case); }},
-      {"swiglu_backward", [] { return each_matrix(swiglu_backward_case); }},
+      {"swiglu_forward", [] { return and_largest(each_matrix(swiglu_forward_case), "y"); }},
+      {"swiglu_backward", [] { return and_largest(each_matrix(swiglu_backward_case), "dx"); }},
       {"layernorm_forward",
        [] {
-         return all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_forward_case(N, C, t); }),
-                        each_other_norm(layernorm_forward_case), each_f32_residual([](int64_t N, int64_t C, Types t) {
-                          return layernorm_forward_case(N, C, t);
-                        })});
+         return and_largest(
+             all_of({each_matrix([](int64_t N, int64_t C, DType t) { return layernorm_forward_case(N, C, t); }),
+                     each_other_norm(layernorm_forward_case),
+                     each_f32_residual([](int64_t N, int64_t C, Types t) { return layernorm_forward_case(N, C, t); })}),
+             "y");
        }},
       {"layernorm_backward",
        [] {
@@ -294,9 +308,11 @@ std::vector<Op> all_ops() {
                                            DType t) { return residual_layernorm_forward_case(N, C, p, t, form); },
                                        {0.0, 0.5}, norms);
          };
-         return all_of({of({}), of(rms_form), each_f32_residual_and_rate([](int64_t N, int64_t C, double p, Types t) {
-                          return residual_layernorm_forward_case(N, C, p, t);
-                        })});
+         return and_largest(
+             all_of({of({}), of(rms_form), each_f32_residual_and_rate([](int64_t N, int64_t C, double p, Types t) {
+                       return residual_layernorm_forward_case(N, C, p, t);
+                     })}),
+             "ln");
        }},
       {"residual_layernorm_backward",
        [] {

@@ -27,8 +27,38 @@ double gelu_derivative_of(double x, GeluForm form) {
   return (1 + std::erf(x / std::numbers::sqrt2)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
 }
 
-thread_local const Tensor* drawn_now = nullptr;  // by the op that is called
+// By the op that is called.
+thread_local const Tensor* drawn_now = nullptr;
+thread_local Largest found_now;
+
+// While this lives, ops find the largest magnitude. They may throw.
+struct Finding {
+  Finding(const Tensor& amax, int64_t rows) { found_now = {amax, rows}; }
+  ~Finding() { found_now = {}; }
+};
 }  // namespace
+
+Largest largest_found() { return found_now; }
+
+Case with_largest(Case c, const std::string& of) {
+  const Arg& y = *std::ranges::find(c.args, of, &Arg::name);
+  const int64_t counted = std::max<int64_t>(1, y.shape[0] - 1), cols = y.shape[1];
+  c.twin = [twin = std::move(c.twin), of, counted, cols, type = y.dtype](Doubles& d) {
+    twin(d);
+    double& largest = d["largest.amax"][0];
+    for (size_t i = 0; i < at(counted * cols); i++) largest = std::max(largest, rounded(std::abs(d[of][i]), type));
+  };
+  c.run = [run = std::move(c.run), counted](Stream& s, Tensors a) {
+    const Finding finding{a.back(), counted};
+    a.pop_back();
+    run(s, a);
+  };
+  c.shape += " largest";
+  c.accumulates.insert("largest.amax");
+  c.args.push_back(out("largest.amax", f32, {1}));
+  c.args.back().values = {rounded(1e-3, f32)};
+  return c;
+}
 
 Dropout mask_of(double p) {
   Dropout d{.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000};
@@ -87,7 +117,10 @@ Case gelu_forward_case(int64_t N, int64_t C, DType t, GeluForm form) {
           .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("y", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [form](Stream& s, const Tensors& a) { launch(s, GeluForward{.y = a[0], .x = a[1], .form = form}); },
+          .run =
+              [form](Stream& s, const Tensors& a) {
+                launch(s, GeluForward{.y = a[0], .x = a[1], .form = form, .largest = largest_found()});
+              },
           .twin =
               [form](Doubles& d) {
                 for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] = gelu_of(d["x"][i], form);
@@ -99,8 +132,10 @@ Case gelu_backward_case(int64_t N, int64_t C, DType t, GeluForm form) {
           .shape = fmt::format("{}x{}{}", N, C, form == GeluForm::erf ? " by erf" : ""),
           .dtype = t,
           .args = {out("dx", t, {N, C}), in("dy", t, {N, C}), in("x", t, {N, C}, 2)},
-          .run = [form](Stream& s,
-                        const Tensors& a) { launch(s, GeluBackward{.dx = a[0], .dy = a[1], .x = a[2], .form = form}); },
+          .run =
+              [form](Stream& s, const Tensors& a) {
+                launch(s, GeluBackward{.dx = a[0], .dy = a[1], .x = a[2], .form = form, .largest = largest_found()});
+              },
           .twin =
               [form](Doubles& d) {
                 for (size_t i = 0; i < d["x"].size(); i++)
@@ -113,7 +148,8 @@ Case swiglu_forward_case(int64_t N, int64_t F, DType t) {
           .shape = fmt::format("{}x{}", N, F),
           .dtype = t,
           .args = {out("y", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
-          .run = [](Stream& s, const Tensors& a) { launch(s, SwigluForward{.y = a[0], .x = a[1]}); },
+          .run = [](Stream& s,
+                    const Tensors& a) { launch(s, SwigluForward{.y = a[0], .x = a[1], .largest = largest_found()}); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t i = 0; i < N * F; i++) {
@@ -128,7 +164,10 @@ Case swiglu_backward_case(int64_t N, int64_t F, DType t) {
           .shape = fmt::format("{}x{}", N, F),
           .dtype = t,
           .args = {out("dx", t, {N, 2 * F}), in("dy", t, {N, F}), in("x", t, {N, 2 * F}, 2)},
-          .run = [](Stream& s, const Tensors& a) { launch(s, SwigluBackward{.dx = a[0], .dy = a[1], .x = a[2]}); },
+          .run =
+              [](Stream& s, const Tensors& a) {
+                launch(s, SwigluBackward{.dx = a[0], .dy = a[1], .x = a[2], .largest = largest_found()});
+              },
           .twin =
               [=](Doubles& d) {
                 for (int64_t i = 0; i < N * F; i++) {
@@ -154,8 +193,13 @@ Case layernorm_forward_case(int64_t N, int64_t C, Types t, const NormForm& form)
                    in("w", t.branch, {C}, 0.5, 1), in("b", t.branch, form.bias ? Shape{C} : Shape{})},
           .run =
               [form](Stream& s, const Tensors& a) {
-                launch(s,
-                       LayerNormForward{.y = a[0], .stat = a[1], .x = a[2], .w = a[3], .b = a[4], .rule = form.rule});
+                launch(s, LayerNormForward{.y = a[0],
+                                           .stat = a[1],
+                                           .x = a[2],
+                                           .w = a[3],
+                                           .b = a[4],
+                                           .rule = form.rule,
+                                           .largest = largest_found()});
               },
           .twin =
               [N, C, form](Doubles& d) {

@@ -123,6 +123,10 @@ std::vector<Case> fp8_product_cases();
 Dropout mask_of(double p);
 // The case with what its mask is drawn by in memory, as its last argument, and other numbers in the call.
 Case drawn_from_memory(Case c);
+// The case, in which the op also finds the largest magnitude of its tensor `of`, but for the last row; its `run` passes
+// largest_found() on.
+Case with_largest(Case c, const std::string& of);
+Largest largest_found();
 // The mask's factor of one element, as dropout.h states it.
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
 

@@ -26,9 +26,11 @@ Case largest_magnitude_case(int64_t n, DType t, const std::string& what, double 
          .run = [](Stream& s, const Tensors& x) { launch(s, LargestMagnitude{.amax = x[0], .x = x[1]}); },
          .twin =
              [](Doubles& d) {
-               double& amax = d["amax"][0] = 0;
+               double& amax = d["amax"][0];
                for (const double v : d["x"]) amax = std::isnan(v) ? beyond : std::max(amax, std::abs(v));
              }};
+  c.args[0].values = {rounded(1e-6, f32)};
+  c.accumulates = {"amax"};
   c.args[1].any_shape = true;
   for (double& v : c.args[1].values) v = rounded(size * v, t);
   if (what == "with a NaN") c.args[1].values[at(n / 2)] = std::nan("");

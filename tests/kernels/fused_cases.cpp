@@ -55,7 +55,8 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, Types t, co
                                                    .w = a[6],
                                                    .b = a[7],
                                                    .dropout = mask_of(p),
-                                                   .rule = form.rule});
+                                                   .rule = form.rule,
+                                                   .largest = largest_found()});
               },
           .twin =
               [=](Doubles& d) {

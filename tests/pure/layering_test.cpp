@@ -43,7 +43,7 @@ const std::vector<Rule>& table() {
       {"kernels/tensor/", {}},
       {"kernels/stream/", {"kernels/tensor/"}},
       {"kernels/nvcc/", {"kernels/tensor/tensor.h", "kernels/stream/queue_cuda.h"}},
-      {"kernels/loops/", {"kernels/tensor/tensor.h", "kernels/stream/queue_cuda.h"}},
+      {"kernels/loops/", {"kernels/tensor/tensor.h", "kernels/tensor/largest.h", "kernels/stream/queue_cuda.h"}},
       {"kernels/elementwise/", loops},
       {"kernels/activation/", loops},
       {"kernels/embedding/", loops},

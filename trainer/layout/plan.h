@@ -134,7 +134,7 @@ struct Plan {
 
   int64_t rows() const { return pass.branch_rows(); }
   bool has_fp8(int64_t layer) const { return fp8_layers.begin <= layer && layer < fp8_layers.end; }
-  PassTypes types() const { return {compute, residual}; }
+  PassTypes types() const { return {compute, residual, fp8_layers.size() > 0}; }
   // Returns whether layers, and not only embedding and head, use data that is loaded with a microbatch.
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Returns whether weights are gathered into slots: from other ranks, from the host, or both.

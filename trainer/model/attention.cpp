@@ -110,7 +110,7 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
                             const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.rows().dtype(), {c.pass.branch_rows(), width_});
   const Tensor made = a.made.empty() ? a.qkv : a.made;
-  x.each(qkv_.forward(c, w, made, Linear::factor(c, x)));
+  x.each(qkv_.forward(c, w, made, {Linear::factor(c, x), a.largest.first}));
   prepare(c, w, a, cache);
   if (cache != nullptr) launch(c.s, KeepKeysValues{.cache = cache->memory, .qkv = a.qkv, .rows = cache->rows});
   if (cache == nullptr || cache->fresh)
@@ -122,7 +122,8 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
     launch(c.s,
            CachedAttention{
                .out = a.att, .qkv = a.qkv, .cache = cache->memory, .rows = cache->rows, .longest = cache->longest});
-  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, a.att));
+  c.measure(a.largest.second, 0, a.att);
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.att, a.largest.second}));
 }
 
 InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
@@ -130,7 +131,7 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const AttentionDims here = dims(c.pass);
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  dout.each(proj_.backward_input(c, w, datt, Linear::factor(c, dout)));
+  dout.each(proj_.backward_input(c, w, datt, {Linear::factor(c, dout), g.largest.first}));
   {
     const Arena::Scope only_here = c.scratch.scope();
     const int64_t sums = attention_backward_scratch(c.s.queue().chip, a.qkv.dtype(), here);
@@ -159,13 +160,15 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
                                  .q_w = w[q_norm_],
                                  .k_w = w[k_norm_],
                                  .dims = dims(c.pass)});
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, qkv_.backward_input(c, w, dx, g.dqkv), cut);
+  c.measure(g.largest.second, 0, g.dqkv);
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, qkv_.backward_input(c, w, dx, {g.dqkv, g.largest.second}),
+                                     cut);
 }
 
 void Attention::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                                 const Gradients& g, InPieces x, bool add) const {
-  proj_.backward_weight(c, w, dw, g.dout, a.att, add);
-  qkv_.backward_weight(c, w, dw, g.dqkv, x.all(), add);
+  proj_.backward_weight(c, w, dw, {g.dout, g.largest.first}, {a.att, a.largest.second}, add);
+  qkv_.backward_weight(c, w, dw, {g.dqkv, g.largest.second}, {x.all(), a.largest.first}, add);
 }
 
 }  // namespace megalith

@@ -31,11 +31,13 @@ class Attention {
     Tensor qkv;   // (N, local heads and twice the key-value heads * head size); q and k normed and turned
     Tensor att;   // (N, A), A = local heads * head size
     Tensor lse;   // (B, local heads, T) f32
+    Magnitudes largest{};  // of x and att
   };
   // What the second half of the backward pass needs from the first.
   struct Gradients {
-    Tensor dout;  // (N, C): the caller's memory
-    Tensor dqkv;  // the shape of qkv
+    Tensor dout;           // (N, C): the caller's memory
+    Tensor dqkv;           // the shape of qkv
+    Magnitudes largest{};  // of dout and dqkv
   };
 
   // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.

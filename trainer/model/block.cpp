@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/residual.h"
 
 namespace megalith {
@@ -15,6 +16,19 @@ namespace {
 double residual_std(const ModelConfig& config) {
   if (config.initial_output_std > 0) return config.initial_output_std;
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+// Allocates the magnitudes of both layers.
+void allocate_magnitudes(Arena& arena, const PassTypes& types, auto& of) {
+  if (!types.fp8 || !of.magnitudes.empty()) return;
+  of.magnitudes = arena.tensor(DType::f32, {4});
+  const auto cell = [&](int64_t i) { return of.magnitudes.flat(i, i + 1); };
+  of.attention.largest = {cell(0), cell(1)};
+  of.feed_forward.largest = {cell(2), cell(3)};
+}
+// Call this before any of them is found.
+void clear_magnitudes(const Context& c, const auto& of) {
+  if (c.fp8) launch(c.s, Fill{.y = of.magnitudes, .value = 0});
 }
 
 std::string begin_layer(Declarations& model, int64_t layer) {
@@ -39,6 +53,7 @@ Block::Block(Declarations& model, const ModelConfig& config, const std::string& 
 
 void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const {
   if (kept == Kept::input) return;
+  allocate_magnitudes(arena, types, a);
   attention_.allocate(arena, types.compute, pass, a.attention);
   if (a.mid.empty()) a.mid = arena.tensor(types.residual, {pass.rows, width_});
   feed_forward_.allocate(arena, types.compute, pass, kept, a.feed_forward);
@@ -48,6 +63,7 @@ void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass
 }
 
 void Block::allocate_inputs(Arena& arena, const PassTypes& types, const PassShape& pass, BlockSaved& a) const {
+  allocate_magnitudes(arena, types, a);
   norm_1_.allocate_output(arena, types.compute, pass.rows, a.norm_1);
   attention_.allocate_output(arena, types.compute, pass, a.attention);
   norm_2_.allocate_output(arena, types.compute, pass.rows, a.norm_2);
@@ -59,6 +75,9 @@ void BlockSaved::take_inputs(const BlockSaved& inputs, Kept kept) {
   if (kept != Kept::products) attention.att = inputs.attention.att;
   norm_2.y = inputs.norm_2.y;
   feed_forward.act = inputs.feed_forward.act;
+  magnitudes = inputs.magnitudes;
+  attention.largest = inputs.attention.largest;
+  feed_forward.largest = inputs.feed_forward.largest;
 }
 
 BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
@@ -67,11 +86,15 @@ BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, c
   attention_.allocate_product(arena, types.compute, pass, like.attention);
   feed_forward_.allocate(arena, types.compute, pass, Kept::products, like.feed_forward);
   const Shape rows{pass.rows, width_};
-  return {
-      .attention = {over.mid.empty() ? arena.tensor(types.compute, rows) : Tensor(over.mid.raw(), types.compute, rows),
-                    like.attention.qkv},
-      .feed_forward = {arena.tensor(types.compute, rows), like.feed_forward.fc}};
+  const Tensor of_mid =
+      over.mid.empty() ? arena.tensor(types.compute, rows) : Tensor(over.mid.raw(), types.compute, rows);
+  BlockGradients g{.attention = {.dout = of_mid, .dqkv = like.attention.qkv},
+                   .feed_forward = {.dout = arena.tensor(types.compute, rows), .dfc = like.feed_forward.fc}};
+  allocate_magnitudes(arena, types, g);
+  return g;
 }
+
+Largest Block::of_rows(const Context& c, Tensor amax) const { return c.largest(amax, c.pass.first_row, c.pass.rows); }
 
 InPieces Block::enter(const Context& c, InPieces x) const {
   return c.edge.begin_enter(c.s, c.scratch, std::move(x), Edge::Cut::pieces);
@@ -80,9 +103,11 @@ InPieces Block::enter(const Context& c, InPieces x) const {
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
   const auto scope = c.scratch.scope();
+  clear_magnitudes(c, a);
   {  // mid = x + attention(norm_1(x)),  fed = norm_2(mid)
     auto of_attention = std::make_shared<Arena::Scope>(c.scratch);
-    InPieces h = attention_.forward(c, w, a.attention, enter(c, norm_1_.forward(c, w, a.norm_1, a.x)), cache);
+    InPieces normed_x = norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.largest.first));
+    InPieces h = attention_.forward(c, w, a.attention, enter(c, std::move(normed_x)), cache);
     InPieces normed = add_attention(c, w, a, std::move(h));
     normed.hold(std::move(of_attention));
     feed_forward_.forward(c, w, a.feed_forward, enter(c, std::move(normed)));
@@ -95,14 +120,15 @@ InPieces Block::add_attention(const Context& c, const UnitTensors& w, const Bloc
   if (parallel_) {
     const Dropout dropout = c.dropout_at(attention_site_);
     launch(c.s, ResidualForward{.y = a.mid, .x = a.x, .h = h.all(), .b = attention_.bias(w), .dropout = dropout});
-    return norm_2_.forward(c, w, a.norm_2, a.x);
+    return norm_2_.forward(c, w, a.norm_2, a.x, of_rows(c, a.feed_forward.largest.first));
   }
   const Tensor all = h.rows();
   return std::move(h).then(a.norm_2.y, [this, &c, &w, &a, all](Interval r) {
     const auto rows = [&](const Tensor& t) { return t.rows(r.begin, r.end); };
     const Norm::Saved here{.y = rows(a.norm_2.y), .stat = rows(a.norm_2.stat)};
     norm_2_.forward_residual(c, w, here, rows(a.mid), rows(a.x),
-                             {rows(all), attention_.bias(w), c.from_row(r.begin).dropout_at(attention_site_)});
+                             {rows(all), attention_.bias(w), c.from_row(r.begin).dropout_at(attention_site_)},
+                             c.largest(a.feed_forward.largest.first, c.pass.first_row + r.begin, r.size()));
   });
 }
 
@@ -118,8 +144,10 @@ void Block::add_feed_forward(const Context& c, const UnitTensors& w, const Block
 }
 
 void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& a) const {
-  norm_1_.forward(c, w, a.norm_1, a.x);
-  norm_2_.forward(c, w, a.norm_2, parallel_ ? a.x : a.mid);
+  clear_magnitudes(c, a);
+  norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.largest.first));
+  c.measure(a.attention.largest.second, 0, a.attention.att);
+  norm_2_.forward(c, w, a.norm_2, parallel_ ? a.x : a.mid, of_rows(c, a.feed_forward.largest.first));
   feed_forward_.recompute(c, a.feed_forward);
 }
 
@@ -142,10 +170,10 @@ void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockS
   const auto left = [&](const Tensor& dh) { return c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::whole); };
   InPieces of_feed_forward = left(g.feed_forward.dout), to_feed_forward = entered(a.norm_2.y);
   InPieces of_attention = left(g.attention.dout), to_attention = entered(a.norm_1.y);
-  feed_forward_.backward_weight(c, w, dw, a.feed_forward, {of_feed_forward.all(), g.feed_forward.dfc},
-                                std::move(to_feed_forward), add);
-  attention_.backward_weight(c, w, dw, a.attention, {of_attention.all(), g.attention.dqkv}, std::move(to_attention),
-                             add);
+  const FeedForward::Gradients fed{of_feed_forward.all(), g.feed_forward.dfc, g.feed_forward.largest};
+  feed_forward_.backward_weight(c, w, dw, a.feed_forward, fed, std::move(to_feed_forward), add);
+  const Attention::Gradients attended{of_attention.all(), g.attention.dqkv, g.attention.largest};
+  attention_.backward_weight(c, w, dw, a.attention, attended, std::move(to_attention), add);
 }
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
@@ -158,8 +186,13 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const bool apart = kept || c.dropout.active() || parallel_ || dy.dtype() != compute;
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
+  BlockGradients here;
+  if (!kept) allocate_magnitudes(c.scratch, {.fp8 = c.fp8}, here);
+  const BlockGradients& cells = kept ? *kept : here;
+  clear_magnitudes(c, cells);
   // Returns the gradient of the layer's input `normed` from that of its output, of which g.dout has the local rows.
   const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, auto g) {
+    c.measure(g.largest.first, c.pass.first_row, g.dout);
     InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, g.dout, Edge::Cut::pieces);
     g.dout = left.rows();
     // The transfer of the result overlaps, in pieces, with the product that computes it, or else with the weights'
@@ -176,7 +209,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const Tensor bias = feed_forward_.bias(dw);
     if (apart || !bias.empty())
       launch(c.s, ResidualBackward{.dh = dh, .db = bias, .dy = dy, .dropout = c.dropout_at(feed_forward_site_)});
-    const FeedForward::Gradients g{dh, kept ? kept->feed_forward.dfc : like(a.feed_forward.fc)};
+    const FeedForward::Gradients g{dh, kept ? kept->feed_forward.dfc : like(a.feed_forward.fc),
+                                   cells.feed_forward.largest};
     const Tensor dnorm = back_through(feed_forward_, a.feed_forward, a.norm_2.y, g);
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
@@ -188,7 +222,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(attention'(dattention))
     const auto scope_of_branch = c.scratch.scope();
-    const Attention::Gradients g{next, kept ? kept->attention.dqkv : like(a.attention.qkv)};
+    const Attention::Gradients g{next, kept ? kept->attention.dqkv : like(a.attention.qkv), cells.attention.largest};
     const Tensor dnorm = back_through(attention_, a.attention, a.norm_1.y, g);
     norm_1_.backward(c, w, a.norm_1, dw, dy, dnorm, a.x);
   }

@@ -5,6 +5,12 @@
 
 namespace megalith {
 
+namespace {
+GeluForm gelu_form(Activation activation) {
+  return activation == Activation::gelu_erf ? GeluForm::erf : GeluForm::tanh;
+}
+}  // namespace
+
 FeedForward::FeedForward(Declarations& model, const std::string& name, const ModelConfig& config, double output_std)
     : width_(config.hidden),
       features_(config.features()),
@@ -32,55 +38,57 @@ void FeedForward::allocate_output(Arena& arena, DType compute, const PassShape& 
 }
 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {
-  if (activation_ == Activation::gelu) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, Linear::factor(c, x)));
-  x.each([&, product = fc_.forward(c, w, a.fc, Linear::factor(c, x))](Interval r) {
+  const Tensor rows = Linear::factor(c, x);
+  if (activation_ == Activation::gelu && fc_.fuses_gelu(c)) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, rows));
+  x.each([&, product = fc_.forward(c, w, a.fc, {rows, a.largest.first})](Interval r) {
     product(r);
-    activate(c, a.act.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
+    activate(c, a, r);
   });
 }
 
-void FeedForward::recompute(const Context& c, const Saved& a) const { activate(c, a.act, a.fc); }
+void FeedForward::recompute(const Context& c, const Saved& a) const { activate(c, a, {0, a.fc.rows()}); }
 
-void FeedForward::activate(const Context& c, Tensor act, Tensor fc) const {
-  switch (activation_) {
-    case Activation::gelu: return launch(c.s, GeluForward{.y = act, .x = fc});
-    case Activation::gelu_erf: return launch(c.s, GeluForward{.y = act, .x = fc, .form = GeluForm::erf});
-    case Activation::swiglu: return launch(c.s, SwigluForward{.y = act, .x = fc});
-  }
+void FeedForward::activate(const Context& c, const Saved& a, Interval rows) const {
+  const Tensor act = a.act.rows(rows.begin, rows.end), fc = a.fc.rows(rows.begin, rows.end);
+  const Largest largest = c.largest(a.largest.second, rows.begin, rows.size());
+  if (activation_ == Activation::swiglu) return launch(c.s, SwigluForward{.y = act, .x = fc, .largest = largest});
+  launch(c.s, GeluForward{.y = act, .x = fc, .form = gelu_form(activation_), .largest = largest});
 }
 
-void FeedForward::deactivate(const Context& c, Tensor dfc, Tensor dact, Tensor fc) const {
-  switch (activation_) {
-    case Activation::gelu: return launch(c.s, GeluBackward{.dx = dfc, .dy = dact, .x = fc});
-    case Activation::gelu_erf: return launch(c.s, GeluBackward{.dx = dfc, .dy = dact, .x = fc, .form = GeluForm::erf});
-    case Activation::swiglu: return launch(c.s, SwigluBackward{.dx = dfc, .dy = dact, .x = fc});
-  }
+void FeedForward::deactivate(const Context& c, const Saved& a, const Gradients& g, Tensor dact, Interval rows) const {
+  const auto of = [=](const Tensor& t) { return t.rows(rows.begin, rows.end); };
+  const Largest largest = c.largest(g.largest.second, rows.begin, rows.size());
+  if (activation_ == Activation::swiglu)
+    return launch(c.s, SwigluBackward{.dx = of(g.dfc), .dy = of(dact), .x = of(a.fc), .largest = largest});
+  launch(c.s, GeluBackward{
+                  .dx = of(g.dfc), .dy = of(dact), .x = of(a.fc), .form = gelu_form(activation_), .largest = largest});
 }
 
 InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
   const Tensor out = c.scratch.tensor(a.act.dtype(), {a.act.rows(), width_});
-  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, a.act));
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.act, a.largest.second}));
 }
 
 InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const UnitTensors&, const Saved& a,
                                      const Gradients& g, InPieces dout, Edge::Cut cut) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
-  if (activation_ == Activation::gelu) {
-    dout.each(proj_.backward_input_gelu(c, w, g.dfc, Linear::factor(c, dout), a.fc));
+  const Tensor rows = Linear::factor(c, dout);
+  if (activation_ == Activation::gelu && proj_.fuses_gelu(c)) {
+    dout.each(proj_.backward_input_gelu(c, w, g.dfc, rows, a.fc));
   } else {
     const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
-    dout.each([&, product = proj_.backward_input(c, w, dact, Linear::factor(c, dout))](Interval r) {
+    dout.each([&, product = proj_.backward_input(c, w, dact, {rows, g.largest.first})](Interval r) {
       product(r);
-      deactivate(c, g.dfc.rows(r.begin, r.end), dact.rows(r.begin, r.end), a.fc.rows(r.begin, r.end));
+      deactivate(c, a, g, dact, r);
     });
   }
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, fc_.backward_input(c, w, dx, g.dfc), cut);
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx, fc_.backward_input(c, w, dx, {g.dfc, g.largest.second}), cut);
 }
 
 void FeedForward::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                                   const Gradients& g, InPieces x, bool add) const {
-  proj_.backward_weight(c, w, dw, g.dout, a.act, add);
-  fc_.backward_weight(c, w, dw, g.dfc, x.all(), add);
+  proj_.backward_weight(c, w, dw, {g.dout, g.largest.first}, {a.act, a.largest.second}, add);
+  fc_.backward_weight(c, w, dw, {g.dfc, g.largest.second}, {x.all(), a.largest.first}, add);
 }
 
 }  // namespace megalith

@@ -12,13 +12,15 @@ namespace megalith {
 class FeedForward {
  public:
   struct Saved {
-    Tensor fc;   // (N, F), F = local features, or (N, 2F), gate and up; a product
-    Tensor act;  // (N, F): the activation of fc
+    Tensor fc;             // (N, F), F = local features, or (N, 2F), gate and up; a product
+    Tensor act;            // (N, F): the activation of fc
+    Magnitudes largest{};  // of x and act
   };
   // What the second half of the backward pass needs from the first.
   struct Gradients {
-    Tensor dout;  // (N, C): the caller's memory
-    Tensor dfc;   // the shape of fc
+    Tensor dout;           // (N, C): the caller's memory
+    Tensor dfc;            // the shape of fc
+    Magnitudes largest{};  // of dout and dfc
   };
 
   // Declares `name`c_fc and `name`c_proj, the second from normal(0, output_std).
@@ -48,10 +50,10 @@ class FeedForward {
                        const Gradients& g, InPieces x, bool add) const;
 
  private:
-  // Computes `act` from rows of `fc`.
-  void activate(const Context& c, Tensor act, Tensor fc) const;
-  // Its gradient: dfc written from dact. They may be the same tensor if they have the same shape.
-  void deactivate(const Context& c, Tensor dfc, Tensor dact, Tensor fc) const;
+  // Computes rows of `act` from those of `fc`.
+  void activate(const Context& c, const Saved& a, Interval rows) const;
+  // Its gradient: rows of dfc written from dact. They may be the same tensor if they have the same shape.
+  void deactivate(const Context& c, const Saved& a, const Gradients& g, Tensor dact, Interval rows) const;
 
   int64_t width_, features_, products_;  // products_: of x for each feature, 1, or 2 with SwiGLU
   Activation activation_;

@@ -21,7 +21,7 @@ Param Head::declare_matrix(Declarations& model, const ModelConfig& config) {
 Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {
   Norm::Saved normed;
   norm_.allocate(c.scratch, w[1][matrix_].dtype(), x.rows(), normed);
-  norm_.forward(c, w[0], normed, x);
+  norm_.forward(c, w[0], normed, x, {});
   return normed;
 }
 

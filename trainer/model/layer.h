@@ -6,7 +6,10 @@
 // second may come at any time after the first. recompute() computes what follows from the other saved tensors.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/elementwise/dropout.h"
+#include "kernels/linear/fp8.h"
 #include "kernels/stream/arena.h"
 #include "kernels/stream/stream.h"
 #include "trainer/model/edge.h"
@@ -14,6 +17,13 @@
 #include "trainer/model/spec.h"
 
 namespace megalith {
+
+// For products in 8 bits: the largest magnitudes of what goes through a branch, (1) f32 each, of the rows that are
+// filled. Of the inputs of its two products or, in the backward pass, of the gradients of their outputs. Each is that
+// of a part of the tensor until it is cast (linear.h). Empty: nothing is in 8 bits.
+struct Magnitudes {
+  Tensor first{}, second{};
+};
 
 struct Context {
   Stream& s;
@@ -31,6 +41,14 @@ struct Context {
     Dropout d = dropout;
     d.site = site;
     return d;
+  }
+  // Returns what an op needs to find the largest magnitude of its rows, which begin at this one of the branch.
+  Largest largest(Tensor amax, int64_t first_row, int64_t rows) const {
+    return fp8 ? Largest{amax, std::clamp<int64_t>(filled_rows - first_row, 0, rows)} : Largest{};
+  }
+  // Finds it for rows whose op does not.
+  void measure(Tensor amax, int64_t first_row, Tensor rows) const {
+    if (fp8) launch(s, LargestMagnitude{.amax = amax, .x = rows.rows(0, largest(amax, first_row, rows.rows()).rows)});
   }
   // Returns the context for the rows of the pass from this one on.
   Context from_row(int64_t row) const {

@@ -1,6 +1,6 @@
 #include "trainer/model/linear.h"
 
-#include "kernels/activation/gelu.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/linear/fp8.h"
 #include "kernels/linear/linear.h"
 
@@ -26,24 +26,28 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
   adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
 }
 
-Linear::Factor Linear::cast(const Context& c, Tensor x, Interval counted, DType type, Form form, bool parts) {
-  const Tensor amax = c.scratch.tensor(DType::f32, {1}), unscale = c.scratch.tensor(DType::f32, {1});
-  launch(c.s, LargestMagnitude{.amax = amax, .x = x.rows(counted.begin, counted.end)});
-  if (parts) c.edge.take_largest(c.s, amax);
+Linear::Factor Linear::cast(const Context& c, const Measured& x, DType type, Form form) {
+  c.edge.take_largest(c.s, x.largest);
+  const int64_t rows = x.rows.rows(), cols = x.rows.cols();
   const bool straight = form == Form::straight;
-  const Tensor values =
-      c.scratch.tensor(type, straight ? megalith::Shape{x.rows(), x.cols()} : megalith::Shape{x.cols(), x.rows()});
+  const Tensor unscale = c.scratch.tensor(DType::f32, {1});
+  const Tensor values = c.scratch.tensor(type, straight ? megalith::Shape{rows, cols} : megalith::Shape{cols, rows});
   launch(c.s, CastToFp8{.y = straight ? values : Tensor{},
                         .transposed = straight ? Tensor{} : values,
                         .unscale = unscale,
-                        .x = x,
-                        .amax = amax});
+                        .x = x.rows,
+                        .amax = x.largest});
   return {values, unscale};
 }
 
 Linear::Factor Linear::cast_weight(const Context& c, const UnitTensors& w, Form form) const {
   const Tensor weight = w[weight_];
-  if (!is_8_bit(weight.dtype())) return cast(c, weight, {0, weight.rows()}, DType::e4m3, form, split_ != Split::none);
+  if (!is_8_bit(weight.dtype())) {
+    const Tensor largest = c.scratch.tensor(DType::f32, {1});
+    launch(c.s, Fill{.y = largest, .value = 0});
+    launch(c.s, LargestMagnitude{.amax = largest, .x = weight});
+    return cast(c, {weight, largest}, DType::e4m3, form);
+  }
   if (form == Form::straight) return {weight, w.unscale(weight_)};
   const Tensor transposed = c.scratch.tensor(weight.dtype(), {weight.cols(), weight.rows()});
   launch(c.s, TransposeFp8{.y = transposed, .x = weight});
@@ -61,13 +65,14 @@ Linear::Product Linear::fp8_product(const Context& c, Tensor y, const Factor& a,
   };
 }
 
-Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
+Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y, const Measured& measured) const {
+  const Tensor x = measured.rows;
   Product product = [=, this, &c, &w](Interval r) {
     launch(c.s,
            LinearForward{.y = y.rows(r.begin, r.end), .x = x.rows(r.begin, r.end), .w = w[weight_], .b = own_bias(w)});
   };
   if (c.fp8) {
-    const Factor a = cast_input(c, x, Form::straight), b = cast_weight(c, w, Form::straight);
+    const Factor a = cast(c, measured, DType::e4m3, Form::straight), b = cast_weight(c, w, Form::straight);
     product = fp8_product(c, y, a, b, own_bias(w));
   }
   if (!adapter_) return product;
@@ -78,26 +83,23 @@ Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y
 }
 
 Linear::Product Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const {
-  const auto fused = [=, this, &c, &w](Interval r) {
+  return [=, this, &c, &w](Interval r) {
     launch(c.s, LinearGeluForward{.y = y.rows(r.begin, r.end),
                                   .h = h.rows(r.begin, r.end),
                                   .x = x.rows(r.begin, r.end),
                                   .w = w[weight_],
                                   .b = own_bias(w)});
   };
-  if (!adapter_ && !c.fp8) return fused;
-  return [=, &c, product = forward(c, w, h, x)](Interval r) {
-    product(r);
-    launch(c.s, GeluForward{.y = y.rows(r.begin, r.end), .x = h.rows(r.begin, r.end)});
-  };
 }
 
-Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
+Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx,
+                                       const Measured& measured) const {
+  const Tensor dy = measured.rows;
   Product product = [=, this, &c, &w](Interval r) {
     launch(c.s, LinearBackwardInput{.dx = dx.rows(r.begin, r.end), .dy = dy.rows(r.begin, r.end), .w = w[weight_]});
   };
   if (c.fp8) {
-    const Factor a = cast_gradient(c, dy, Form::straight), b = cast_weight(c, w, Form::transposed);
+    const Factor a = cast(c, measured, DType::e5m2, Form::straight), b = cast_weight(c, w, Form::transposed);
     product = fp8_product(c, dx, a, b, {});
   }
   if (!adapter_) return product;
@@ -109,36 +111,30 @@ Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, T
 
 Linear::Product Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy,
                                             Tensor h) const {
-  const auto fused = [=, this, &c, &w](Interval r) {
+  return [=, this, &c, &w](Interval r) {
     launch(c.s, LinearBackwardInputGelu{.dh = dh.rows(r.begin, r.end),
                                         .dy = dy.rows(r.begin, r.end),
                                         .w = w[weight_],
                                         .h = h.rows(r.begin, r.end)});
   };
-  if (!adapter_ && !c.fp8) return fused;
-  return [=, &c, product = backward_input(c, w, dh, dy)](Interval r) {
-    product(r);
-    const Tensor rows = dh.rows(r.begin, r.end);
-    launch(c.s, GeluBackward{.dx = rows, .dy = rows, .x = h.rows(r.begin, r.end)});
-  };
 }
 
-void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
-                             bool add) const {
+void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Measured& dy,
+                             const Measured& x, bool add) const {
   const Tensor of_weight = dw[weight_], of_bias = own_bias(dw);
   if (!of_weight.empty() && !c.fp8)
-    launch(c.s, LinearBackwardWeight{.dw = of_weight, .db = of_bias, .dy = dy, .x = x, .add = add});
+    launch(c.s, LinearBackwardWeight{.dw = of_weight, .db = of_bias, .dy = dy.rows, .x = x.rows, .add = add});
   else if (!of_bias.empty())
-    launch(c.s, LinearBackwardBias{.db = of_bias, .dy = dy});
+    launch(c.s, LinearBackwardBias{.db = of_bias, .dy = dy.rows});
   if (!of_weight.empty() && c.fp8) {
     const auto scope = c.scratch.scope();
-    const Factor a = cast_gradient(c, dy, Form::transposed), b = cast_input(c, x, Form::transposed);
+    const Factor a = cast(c, dy, DType::e5m2, Form::transposed), b = cast(c, x, DType::e4m3, Form::transposed);
     launch(
         c.s,
         Fp8Product{
             .y = of_weight, .a = a.values, .b = b.values, .a_unscale = a.unscale, .b_unscale = b.unscale, .add = add});
   }
-  if (adapter_) adapter_.backward_weight(c, w, dw, dy, x, add);
+  if (adapter_) adapter_.backward_weight(c, w, dw, dy.rows, x.rows, add);
 }
 
 }  // namespace megalith

@@ -36,21 +36,30 @@ class Linear {
   // all.
   static Tensor factor(const Context& c, InPieces& x) { return c.fp8 ? x.all() : x.rows(); }
 
+  // Rows, and for products in 8 bits the largest magnitude that each part has found of them (Magnitudes).
+  struct Measured {
+    Tensor rows;
+    Tensor largest{};
+  };
+
+  // Returns whether GELU can be fused with its products: neither in 8 bits nor with an adapter.
+  bool fuses_gelu(const Context& c) const { return !adapter_ && !c.fp8; }
+
   // Each of these returns a product, which computes rows of its result whenever it is called, as those of x or dy are
   // ready. c and w must outlive it, and so must the caller's scratch scope. All sizes here and below are local.
   using Product = Edge::Product;
   // y (N, out) written; x (N, in).
-  Product forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
-  // The same product, into h; y (N, out) = gelu(h), written.
+  Product forward(const Context& c, const UnitTensors& w, Tensor y, const Measured& x) const;
+  // The same product, into h, where it fuses GELU; y (N, out) = gelu(h), written.
   Product forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const;
   // dx (N, in) written; dy (N, out).
-  Product backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
-  // For x = gelu(h): dh (N, in), written; h (N, in).
+  Product backward_input(const Context& c, const UnitTensors& w, Tensor dx, const Measured& dy) const;
+  // Where it fuses GELU, for x = gelu(h): dh (N, in), written; h (N, in).
   Product backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
 
   // dw accumulates; unless `add`, its matrix is written.
-  void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
-                       bool add) const;
+  void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Measured& dy,
+                       const Measured& x, bool add) const;
 
  private:
   // A factor in 8 bits, in scratch.
@@ -59,17 +68,10 @@ class Linear {
     Tensor unscale;  // (1) f32
   };
   enum class Form : uint8_t { straight, transposed };
-  // The scale is that of the `counted` rows: masked sequences change no number. `parts`: x is one of the parts that
-  // together have the scale.
-  static Factor cast(const Context& c, Tensor x, Interval counted, DType type, Form form, bool parts);
-  Factor cast_input(const Context& c, Tensor x, Form form) const {
-    return cast(c, x, {0, c.filled_rows}, DType::e4m3, form, split_ == Split::columns);
-  }
+  // Takes the largest magnitude of all parts.
+  static Factor cast(const Context& c, const Measured& x, DType type, Form form);
   // Weights may have been cast before, once for a whole step.
   Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const;
-  Factor cast_gradient(const Context& c, Tensor dy, Form form) const {
-    return cast(c, dy, {0, c.filled_rows}, DType::e5m2, form, split_ == Split::rows);
-  }
 
   // Returns y (M, N) = a b^T + bias, by rows of y and a.
   static Product fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias);

@@ -18,8 +18,9 @@ void Norm::allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) 
   if (a.y.empty()) a.y = arena.tensor(compute, {rows, width_});
 }
 
-Tensor Norm::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const {
-  launch(c.s, LayerNormForward{.y = a.y, .stat = a.stat, .x = x, .w = w[weight_], .b = w[bias_], .rule = rule_});
+Tensor Norm::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x, const Largest& largest) const {
+  launch(c.s, LayerNormForward{
+                  .y = a.y, .stat = a.stat, .x = x, .w = w[weight_], .b = w[bias_], .rule = rule_, .largest = largest});
   return a.y;
 }
 
@@ -36,7 +37,7 @@ void Norm::backward(const Context& c, const UnitTensors& w, const Saved& a, cons
 }
 
 void Norm::forward_residual(const Context& c, const UnitTensors& w, const Saved& a, Tensor sum, Tensor x,
-                            const Branch& branch) const {
+                            const Branch& branch, const Largest& largest) const {
   launch(c.s, ResidualLayerNormForward{.y = sum,
                                        .ln = a.y,
                                        .stat = a.stat,
@@ -46,7 +47,8 @@ void Norm::forward_residual(const Context& c, const UnitTensors& w, const Saved&
                                        .w = w[weight_],
                                        .b = w[bias_],
                                        .dropout = branch.dropout,
-                                       .rule = rule_});
+                                       .rule = rule_,
+                                       .largest = largest});
 }
 
 void Norm::backward_residual(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx,

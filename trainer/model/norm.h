@@ -26,8 +26,8 @@ class Norm {
   // Allocates only y.
   void allocate_output(Arena& arena, DType compute, int64_t rows, Saved& a) const;
 
-  // Fills `a` from x (R, C), and returns its y.
-  Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;
+  // Fills `a` from x (R, C), and returns its y. Here and below, `largest` is of y.
+  Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x, const Largest& largest) const;
 
   // dx (R, C) accumulates; dy (R, C).
   void backward(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx, Tensor dy,
@@ -40,7 +40,7 @@ class Norm {
   };
   // sum = x + dropout(h + bias), written; fills `a` from it.
   void forward_residual(const Context& c, const UnitTensors& w, const Saved& a, Tensor sum, Tensor x,
-                        const Branch& branch) const;
+                        const Branch& branch, const Largest& largest) const;
 
   // dx holds the gradient of the sum on entry and that of x on return; d.h = dropout(dx), written, and d.bias
   // accumulates. Without dropout d.h may be dx.

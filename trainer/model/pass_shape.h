@@ -24,6 +24,7 @@ struct PassShape {
 struct PassTypes {
   DType compute = DType::f32;   // the type of the branches and their weights
   DType residual = DType::f32;  // the type of the residual stream and its gradient: f32, or `compute`
+  bool fp8 = false;             // some layers' products are in 8 bits
 };
 
 // How much of its forward pass a layer keeps for its backward pass; the rest is recomputed.

@@ -48,6 +48,7 @@ void Fp8Weights::cast() {
   const auto cell = [](const Tensor& of, size_t i) {
     return of.flat(static_cast<int64_t>(i), static_cast<int64_t>(i) + 1);
   };
+  launch(s, Fill{.y = amax_, .value = 0});
   for (const auto& [u, unit] : units_)
     each_cast(plan_.units[u], [&, first = unit.first_scale, working = all_[u].working()](size_t i, Interval part) {
       launch(s, LargestMagnitude{.amax = cell(amax_, first + i), .x = working.flat(part.begin, part.end)});
