@@ -17,6 +17,8 @@ void launch(Stream& s, const Copy& op) {
           name_of(op.y.dtype()), name_of(op.x.dtype()));
   }
   expect_numel(op.name, "x", op.x, op.x.dtype(), op.y.numel());
+  CHECK(!is_8_bit(op.x.dtype()) || op.x.numel() % 2 == 0, "copy: x has {} elements of 8 bits, expected an even number",
+        op.x.numel());
   s.launch(op, {.flops = 0, .bytes = bytes_of({op.y, op.x})}, {op.y});
 }
 

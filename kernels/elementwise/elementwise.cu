@@ -149,10 +149,15 @@ void run(Queue queue, const Fill& op) {
   }
 }
 
+namespace {
+Tensor in_pairs(const Tensor& t) { return Tensor(t.raw(), DType::bf16, {t.numel() / 2}); }
+}  // namespace
+
 void run(Queue queue, const Copy& op) {
   if (op.y.numel() == 0) return;
   if (op.y.dtype() == op.x.dtype()) {
     switch (size_of(op.y.dtype())) {
+      case 1: return copy_as<uint16_t, uint16_t>(queue, in_pairs(op.y), in_pairs(op.x));
       case 2: return copy_as<uint16_t, uint16_t>(queue, op.y, op.x);
       case 4: return copy_as<uint32_t, uint32_t>(queue, op.y, op.x);
       default: return copy_as<uint64_t, uint64_t>(queue, op.y, op.x);

@@ -15,7 +15,8 @@ struct Fill {
   double value;
 };
 
-// y = x, converted when one is f32 and the other bf16 or f16; one may then be the front of the other's memory.
+// y = x, converted when one is f32 and the other bf16 or f16; one may then be the front of the other's memory. Types of
+// 8 bits have an even number of elements from an even address on.
 struct Copy {
   static constexpr const char* name = "copy";
   Tensor y;  // written

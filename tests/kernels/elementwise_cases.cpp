@@ -165,12 +165,14 @@ Case fill_case(int64_t n, DType t) {
 }
 
 Case copy_case(int64_t n, DType to, DType from) {
-  return {.op = "copy",
-          .shape = fmt::format("{} from {}", n, name_of(from)),
-          .dtype = to,
-          .args = {out("y", to, {n}), in("x", from, {n})},
-          .run = [](Stream& s, const Tensors& a) { launch(s, Copy{.y = a[0], .x = a[1]}); },
-          .twin = [](Doubles& d) { d["y"] = d["x"]; }};
+  Case c{.op = "copy",
+         .shape = fmt::format("{} from {}", n, name_of(from)),
+         .dtype = to,
+         .args = {out("y", to, {n}), in("x", from, {n})},
+         .run = [](Stream& s, const Tensors& a) { launch(s, Copy{.y = a[0], .x = a[1]}); },
+         .twin = [](Doubles& d) { d["y"] = d["x"]; }};
+  c.aligned = is_8_bit(to);
+  return c;
 }
 
 Case add_case(int64_t n, DType t) {
@@ -346,12 +348,19 @@ std::vector<Case> fill_cases() {
           fill_case(1031, f16)};
 }
 std::vector<Case> copy_cases() {
-  return {copy_case(1, f32, f32),       copy_case(7, f32, bf16),
-          copy_case(7, bf16, f32),      copy_case(40011, f32, bf16),
-          copy_case(40011, bf16, f32),  copy_case(40011, f32, f32),
-          copy_case(40011, bf16, bf16), copy_case(1031, DType::f64, DType::f64),
-          copy_case(7, f32, f16),       copy_case(40011, f16, f32),
-          copy_case(40011, f32, f16),   copy_case(1031, f16, f16)};
+  return {copy_case(1, f32, f32),
+          copy_case(7, f32, bf16),
+          copy_case(7, bf16, f32),
+          copy_case(40011, f32, bf16),
+          copy_case(40011, bf16, f32),
+          copy_case(40011, f32, f32),
+          copy_case(40011, bf16, bf16),
+          copy_case(1031, DType::f64, DType::f64),
+          copy_case(7, f32, f16),
+          copy_case(40011, f16, f32),
+          copy_case(40011, f32, f16),
+          copy_case(1031, f16, f16),
+          copy_case(1030, DType::e4m3, DType::e4m3)};
 }
 std::vector<Case> add_cases() {
   return {add_case(1, DType::f32),      add_case(7, DType::bf16),   add_case(40011, DType::f32),

@@ -161,6 +161,30 @@ TEST_F(Resume, StateInBf16) {
   }
 }
 
+// There is no state of its own, so a run goes on with the same bits, and may begin or end to have them.
+TEST_F(Resume, ProductsInEightBits) {
+  config_.model.hidden = 64;
+  config_.model.heads = 4;
+  config_.model.context = config_.batch.sequence_length = 16;
+  config_.precision.compute = ComputeType::bf16;
+  config_.precision.products = ProductType::fp8;
+  config_.checkpoint.directory = "fp8";
+  SmallRun run = make();
+  for (int64_t s : {0, 1}) run.step(s);
+  Checkpointer(config_, session(), run.trainer).save({.step = 2, .sequences = 10});
+  const StepScalars expected = run.step(2);
+  SmallRun again = make();
+  ASSERT_TRUE(Resumer(config_, session(), again.trainer).resume());
+  EXPECT_EQ(again.step(2).grad_norm, expected.grad_norm);
+  EXPECT_EQ(weights_of(again), weights_of(run));
+  config_.precision.products = ProductType::compute;
+  SmallRun wide = make();
+  ASSERT_TRUE(Resumer(config_, session(), wide.trainer).resume());
+  const StepScalars in_bf16 = wide.step(2);
+  EXPECT_NE(in_bf16.loss, expected.loss);
+  EXPECT_NEAR(in_bf16.loss, expected.loss, 0.02 * expected.loss);
+}
+
 // In every layout the same files, whichever way they were written, though the weights change meanwhile; and what they
 // hold is what every rank had, whoever saved it.
 TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {

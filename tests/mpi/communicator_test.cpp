@@ -31,6 +31,16 @@ TEST_P(Conformance, AllGatherPutsPartsInOrder) {
       }
 }
 
+// Weights of products in 8 bits. Their numbers are multiples of 16.
+TEST_P(Conformance, AllGatherOfEightBits) {
+  for (const int64_t n : {16, 1008}) {
+    const Owned out = owned(DType::e4m3, n * size_), in = owned(DType::e4m3, n);
+    write_values(in, rank_);
+    c_.all_gather(s_, out, in).wait();
+    expect_values(out, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+  }
+}
+
 TEST_P(Conformance, ReduceScatterGivesEachItsPartOfTheSum) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (int64_t n : transfer_sizes) {

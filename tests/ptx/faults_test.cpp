@@ -123,10 +123,11 @@ TEST(PtxFaults, MissingBarriers) {
   EXPECT_EQ(unnoticed(backward_9, of_warp).size(), 3);
 
   for (const Case& c :
-       {plain.of, layernorm_forward_case(5, 2048, f32), residual_layernorm_forward_case(5, 1601, 0.5, bf16),
-        residual_layernorm_backward_case(5, 1600, 0.5, bf16), residual_layernorm_backward_case(2200, 8, 0.5, bf16),
-        residual_layernorm_backward_case(5, 1601, 0.5, bf16), residual_backward_case(700, 320, 0.25, bf16),
-        embedding_backward_case(3, 700, 16, {0, 300, 300}, 4, bf16),
+       {plain.of, with_largest(layernorm_forward_case(5, 2048, f32), "y"),
+        with_largest(residual_layernorm_forward_case(5, 1601, 0.5, bf16), "ln"),
+        with_largest(swiglu_backward_case(9, 320, bf16), "dx"), residual_layernorm_backward_case(5, 1600, 0.5, bf16),
+        residual_layernorm_backward_case(2200, 8, 0.5, bf16), residual_layernorm_backward_case(5, 1601, 0.5, bf16),
+        residual_backward_case(700, 320, 0.25, bf16), embedding_backward_case(3, 700, 16, {0, 300, 300}, 4, bf16),
         cross_entropy_forward_backward_case(2, 5003, 5, bf16), softmax_part_case(2, {0, 50257, 50257}, 47, f32),
         linear_backward_weight_case(66, 257, 65, true, bf16), accumulate_sum_case(100003),
         decide_update_case("", Values(300, 0.25), {.max_norm = 1, .skip_above = 2}, Values(100, 5.0))})

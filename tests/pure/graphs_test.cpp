@@ -31,7 +31,7 @@ TEST(Graphs, AMicrobatchIsOne) {
   const Plan plan = make_plan(with_graphs(), 1, 0);
   ASSERT_TRUE(has_graphs(plan));
   const Program program = training_program(plan);
-  const ProgramParts parts = parts_of(program);
+  const ProgramParts parts = parts_of(plan, program);
   std::vector<int32_t> graphs;
   for (const ProgramPart& part : parts.parts) graphs.push_back(part.graph);
   constexpr int32_t none = Instruction::none;
@@ -73,8 +73,9 @@ TEST(Graphs, HoldNothingThatIsNotTheSameEachTime) {
             c.memory.offload_activations = offload && recompute.kind != Kind::none && recompute.kind != Kind::selective;
             c.batch.global_batch_size = 8;
           });
-          const Program program = training_program(make_plan(config, ranks, 0));
-          const ProgramParts parts = parts_of(program);
+          const Plan plan = make_plan(config, ranks, 0);
+          const Program program = training_program(plan);
+          const ProgramParts parts = parts_of(plan, program);
           std::vector<Program> seen(parts.graphs);
           size_t at = 0;
           for (const ProgramPart& part : parts.parts) {

@@ -74,6 +74,19 @@ TEST(SimulatedGpuGraphs, SeveralMicrobatchesAndDocuments) {
 }
 
 // The number of targets that count is another one in each step.
+// A masked sequence does not count in the scales of the last.
+TEST(SimulatedGpuGraphs, ProductsInEightBits) {
+  Config config = tiny();
+  config.model.layers = 2;
+  config.model.hidden = 64;
+  config.model.heads = 4;
+  config.model.context = config.batch.sequence_length = 16;
+  config.batch.global_batch_size = 5;
+  config.precision.compute = ComputeType::bf16;
+  config.precision.products = ProductType::fp8;
+  expect_no_bit_changed(config);
+}
+
 TEST(SimulatedGpuGraphs, WhatAMaskSays) {
   Config config = tiny();
   config.batch.global_batch_size = 2;

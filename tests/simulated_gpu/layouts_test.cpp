@@ -104,8 +104,11 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
 // Transfers cut a microbatch into several. All are replayed from the second step on.
 TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
   if (session().size() != 2) GTEST_SKIP() << "2 ranks are needed";
-  for (const auto strategy :
-       {ShardingStrategy::full_shard, ShardingStrategy::shard_optimizer, ShardingStrategy::no_shard}) {
+  for (const auto& [strategy, fp8] : {std::pair{ShardingStrategy::full_shard, false},
+                                      {ShardingStrategy::full_shard, true},
+                                      {ShardingStrategy::shard_optimizer, false},
+                                      {ShardingStrategy::shard_optimizer, true},
+                                      {ShardingStrategy::no_shard, false}}) {
     std::vector<double> scalars[2];
     std::vector<float> weights[2];
     for (const bool graphs : {false, true}) {
@@ -116,6 +119,13 @@ TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
       config.communication.backend = GetParam() == std::string("mpi") ? Backend::mpi : Backend::nccl;
       config.parallel.sharding_strategy = strategy;
       config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+      if (fp8) {
+        config.model.hidden = 64;
+        config.model.heads = 4;
+        config.model.context = config.batch.sequence_length = 16;
+        config.precision.compute = ComputeType::bf16;
+        config.precision.products = ProductType::fp8;
+      }
       config.run.device = Device::cuda;
       config.run.cuda_graphs = graphs;
       RankContext work(config, session());

@@ -151,7 +151,7 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
   for (const auto& [key, value] : key_values(config))
     if (matters(key, config))
       fingerprint.settings[key] = value;
-    else if (key == "precision.master" || key == "precision.moments" || key == "precision.stochastic_rounding")
+    else if (key.starts_with("precision."))
       fingerprint.told[key] = value;
   if (!validation.empty()) fingerprint.told[validation_key] = validation;
   return fingerprint;
@@ -212,6 +212,15 @@ std::string other_decay(const nlohmann::json& state, const RunFingerprint& here,
   return text;
 }
 
+namespace {
+const char* consequence_of(const std::string& key) {
+  if (key == validation_key) return "losses on it cannot be compared with earlier ones";
+  if (key == "precision.master" || key == "precision.moments" || key == "precision.stochastic_rounding")
+    return "the state is converted to its new type, and values that were rounded before stay rounded";
+  return "the state stays as it is";
+}
+}  // namespace
+
 std::vector<std::string> told_changes(const nlohmann::json& state, const RunFingerprint& here) {
   std::vector<std::string> lines;
   if (!state.contains("course")) return lines;
@@ -219,11 +228,7 @@ std::vector<std::string> told_changes(const nlohmann::json& state, const RunFing
   for (const auto& [key, value] : here.told) {
     const auto then = there.find(key);
     if (then == there.end() || then->second == value) continue;
-    lines.push_back(
-        fmt::format("{}: {} so far, {} from now on; {}", key, then->second, value,
-                    key == validation_key
-                        ? "losses on it cannot be compared with earlier ones"
-                        : "the state is converted to its new type, and values that were rounded before stay rounded"));
+    lines.push_back(fmt::format("{}: {} so far, {} from now on; {}", key, then->second, value, consequence_of(key)));
   }
   return lines;
 }

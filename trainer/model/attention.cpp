@@ -110,7 +110,7 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
                             const KeyValueCache* cache) const {
   const Tensor out = c.scratch.tensor(x.rows().dtype(), {c.pass.branch_rows(), width_});
   const Tensor made = a.made.empty() ? a.qkv : a.made;
-  x.each(qkv_.forward(c, w, made, {Linear::factor(c, x), a.largest.first}));
+  x.each(qkv_.forward(c, w, made, {Linear::factor(c, x), a.scales.first}));
   prepare(c, w, a, cache);
   if (cache != nullptr) launch(c.s, KeepKeysValues{.cache = cache->memory, .qkv = a.qkv, .rows = cache->rows});
   if (cache == nullptr || cache->fresh)
@@ -122,8 +122,13 @@ InPieces Attention::forward(const Context& c, const UnitTensors& w, const Saved&
     launch(c.s,
            CachedAttention{
                .out = a.att, .qkv = a.qkv, .cache = cache->memory, .rows = cache->rows, .longest = cache->longest});
-  c.measure(a.largest.second, 0, a.att);
-  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.att, a.largest.second}));
+  c.measure(a.scales.second, 0, a.att);
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.att, a.scales.second}));
+}
+
+void Attention::allocate_transposed(Arena& arena, const UnitTensors& dw, Gradients& g) const {
+  g.dout_transposed = proj_.allocate_transposed(arena, dw, g.dout);
+  g.dqkv_transposed = qkv_.allocate_transposed(arena, dw, g.dqkv);
 }
 
 InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
@@ -131,7 +136,7 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const AttentionDims here = dims(c.pass);
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  dout.each(proj_.backward_input(c, w, datt, {Linear::factor(c, dout), g.largest.first}));
+  dout.each(proj_.backward_input(c, w, datt, {Linear::factor(c, dout), g.scales.first, g.dout_transposed}));
   {
     const Arena::Scope only_here = c.scratch.scope();
     const int64_t sums = attention_backward_scratch(c.s.queue().chip, a.qkv.dtype(), here);
@@ -160,15 +165,15 @@ InPieces Attention::backward_input(const Context& c, const UnitTensors& w, const
                                  .q_w = w[q_norm_],
                                  .k_w = w[k_norm_],
                                  .dims = dims(c.pass)});
-  c.measure(g.largest.second, 0, g.dqkv);
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, qkv_.backward_input(c, w, dx, {g.dqkv, g.largest.second}),
-                                     cut);
+  c.measure(g.scales.second, 0, g.dqkv);
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx,
+                                     qkv_.backward_input(c, w, dx, {g.dqkv, g.scales.second, g.dqkv_transposed}), cut);
 }
 
 void Attention::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                                 const Gradients& g, InPieces x, bool add) const {
-  proj_.backward_weight(c, w, dw, {g.dout, g.largest.first}, {a.att, a.largest.second}, add);
-  qkv_.backward_weight(c, w, dw, {g.dqkv, g.largest.second}, {x.all(), a.largest.first}, add);
+  proj_.backward_weight(c, w, dw, {g.dout, g.scales.first, g.dout_transposed}, {a.att, a.scales.second}, add);
+  qkv_.backward_weight(c, w, dw, {g.dqkv, g.scales.second, g.dqkv_transposed}, {x.all(), a.scales.first}, add);
 }
 
 }  // namespace megalith

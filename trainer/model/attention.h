@@ -31,13 +31,15 @@ class Attention {
     Tensor qkv;   // (N, local heads and twice the key-value heads * head size); q and k normed and turned
     Tensor att;   // (N, A), A = local heads * head size
     Tensor lse;   // (B, local heads, T) f32
-    Magnitudes largest{};  // of x and att
+    Scales scales{};  // of x and att
   };
   // What the second half of the backward pass needs from the first.
   struct Gradients {
-    Tensor dout;           // (N, C): the caller's memory
-    Tensor dqkv;           // the shape of qkv
-    Magnitudes largest{};  // of dout and dqkv
+    Tensor dout;      // (N, C): the caller's memory
+    Tensor dqkv;      // the shape of qkv
+    Scales scales{};  // of dout and dqkv
+    // In e5m2, if backward_input() casts it for backward_weight() as well; else empty.
+    Tensor dout_transposed{}, dqkv_transposed{};
   };
 
   // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.
@@ -57,6 +59,8 @@ class Attention {
                    const KeyValueCache* cache) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
+  // Allocates what backward_input() casts for backward_weight() as well, if both follow each other.
+  void allocate_transposed(Arena& arena, const UnitTensors& dw, Gradients& g) const;
   // Returns the gradient of the branch's input (R, C), in scratch; reads g.dout, which is `dout`, and fills the rest of
   // g. `cut`: Cut::whole if its transfer overlaps with later work. dw, of the norms of q and k, accumulates.
   InPieces backward_input(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,

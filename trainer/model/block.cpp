@@ -18,17 +18,17 @@ double residual_std(const ModelConfig& config) {
   return config.initial_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
-// Allocates the magnitudes of both layers.
-void allocate_magnitudes(Arena& arena, const PassTypes& types, auto& of) {
-  if (!types.fp8 || !of.magnitudes.empty()) return;
-  of.magnitudes = arena.tensor(DType::f32, {4});
-  const auto cell = [&](int64_t i) { return of.magnitudes.flat(i, i + 1); };
-  of.attention.largest = {cell(0), cell(1)};
-  of.feed_forward.largest = {cell(2), cell(3)};
+// Allocates the scales of both layers.
+void allocate_scales(Arena& arena, const PassTypes& types, auto& of) {
+  if (!types.fp8 || !of.scales.empty()) return;
+  of.scales = arena.tensor(DType::f32, {8});
+  const auto scale = [&](int64_t i) { return Scale{of.scales.flat(i, i + 1), of.scales.flat(4 + i, 5 + i)}; };
+  of.attention.scales = {scale(0), scale(1)};
+  of.feed_forward.scales = {scale(2), scale(3)};
 }
-// Call this before any of them is found.
-void clear_magnitudes(const Context& c, const auto& of) {
-  if (c.fp8) launch(c.s, Fill{.y = of.magnitudes, .value = 0});
+// Call this before anything is measured.
+void clear_scales(const Context& c, const auto& of) {
+  if (c.fp8) launch(c.s, Fill{.y = of.scales, .value = 0});
 }
 
 std::string begin_layer(Declarations& model, int64_t layer) {
@@ -53,7 +53,7 @@ Block::Block(Declarations& model, const ModelConfig& config, const std::string& 
 
 void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass, Kept kept, BlockSaved& a) const {
   if (kept == Kept::input) return;
-  allocate_magnitudes(arena, types, a);
+  allocate_scales(arena, types, a);
   attention_.allocate(arena, types.compute, pass, a.attention);
   if (a.mid.empty()) a.mid = arena.tensor(types.residual, {pass.rows, width_});
   feed_forward_.allocate(arena, types.compute, pass, kept, a.feed_forward);
@@ -63,7 +63,7 @@ void Block::allocate(Arena& arena, const PassTypes& types, const PassShape& pass
 }
 
 void Block::allocate_inputs(Arena& arena, const PassTypes& types, const PassShape& pass, BlockSaved& a) const {
-  allocate_magnitudes(arena, types, a);
+  allocate_scales(arena, types, a);
   norm_1_.allocate_output(arena, types.compute, pass.rows, a.norm_1);
   attention_.allocate_output(arena, types.compute, pass, a.attention);
   norm_2_.allocate_output(arena, types.compute, pass.rows, a.norm_2);
@@ -75,9 +75,9 @@ void BlockSaved::take_inputs(const BlockSaved& inputs, Kept kept) {
   if (kept != Kept::products) attention.att = inputs.attention.att;
   norm_2.y = inputs.norm_2.y;
   feed_forward.act = inputs.feed_forward.act;
-  magnitudes = inputs.magnitudes;
-  attention.largest = inputs.attention.largest;
-  feed_forward.largest = inputs.feed_forward.largest;
+  scales = inputs.scales;
+  attention.scales = inputs.attention.scales;
+  feed_forward.scales = inputs.feed_forward.scales;
 }
 
 BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, const PassShape& pass,
@@ -90,11 +90,13 @@ BlockGradients Block::allocate_gradients(Arena& arena, const PassTypes& types, c
       over.mid.empty() ? arena.tensor(types.compute, rows) : Tensor(over.mid.raw(), types.compute, rows);
   BlockGradients g{.attention = {.dout = of_mid, .dqkv = like.attention.qkv},
                    .feed_forward = {.dout = arena.tensor(types.compute, rows), .dfc = like.feed_forward.fc}};
-  allocate_magnitudes(arena, types, g);
+  allocate_scales(arena, types, g);
   return g;
 }
 
-Largest Block::of_rows(const Context& c, Tensor amax) const { return c.largest(amax, c.pass.first_row, c.pass.rows); }
+Largest Block::of_rows(const Context& c, const Scale& scale) const {
+  return c.largest(scale, c.pass.first_row, c.pass.rows);
+}
 
 InPieces Block::enter(const Context& c, InPieces x) const {
   return c.edge.begin_enter(c.s, c.scratch, std::move(x), Edge::Cut::pieces);
@@ -103,10 +105,10 @@ InPieces Block::enter(const Context& c, InPieces x) const {
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
                     const KeyValueCache* cache) const {
   const auto scope = c.scratch.scope();
-  clear_magnitudes(c, a);
+  clear_scales(c, a);
   {  // mid = x + attention(norm_1(x)),  fed = norm_2(mid)
     auto of_attention = std::make_shared<Arena::Scope>(c.scratch);
-    InPieces normed_x = norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.largest.first));
+    InPieces normed_x = norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.scales.first));
     InPieces h = attention_.forward(c, w, a.attention, enter(c, std::move(normed_x)), cache);
     InPieces normed = add_attention(c, w, a, std::move(h));
     normed.hold(std::move(of_attention));
@@ -120,7 +122,7 @@ InPieces Block::add_attention(const Context& c, const UnitTensors& w, const Bloc
   if (parallel_) {
     const Dropout dropout = c.dropout_at(attention_site_);
     launch(c.s, ResidualForward{.y = a.mid, .x = a.x, .h = h.all(), .b = attention_.bias(w), .dropout = dropout});
-    return norm_2_.forward(c, w, a.norm_2, a.x, of_rows(c, a.feed_forward.largest.first));
+    return norm_2_.forward(c, w, a.norm_2, a.x, of_rows(c, a.feed_forward.scales.first));
   }
   const Tensor all = h.rows();
   return std::move(h).then(a.norm_2.y, [this, &c, &w, &a, all](Interval r) {
@@ -128,7 +130,7 @@ InPieces Block::add_attention(const Context& c, const UnitTensors& w, const Bloc
     const Norm::Saved here{.y = rows(a.norm_2.y), .stat = rows(a.norm_2.stat)};
     norm_2_.forward_residual(c, w, here, rows(a.mid), rows(a.x),
                              {rows(all), attention_.bias(w), c.from_row(r.begin).dropout_at(attention_site_)},
-                             c.largest(a.feed_forward.largest.first, c.pass.first_row + r.begin, r.size()));
+                             c.largest(a.feed_forward.scales.first, c.pass.first_row + r.begin, r.size()));
   });
 }
 
@@ -144,10 +146,10 @@ void Block::add_feed_forward(const Context& c, const UnitTensors& w, const Block
 }
 
 void Block::recompute(const Context& c, const UnitTensors& w, const BlockSaved& a) const {
-  clear_magnitudes(c, a);
-  norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.largest.first));
-  c.measure(a.attention.largest.second, 0, a.attention.att);
-  norm_2_.forward(c, w, a.norm_2, parallel_ ? a.x : a.mid, of_rows(c, a.feed_forward.largest.first));
+  clear_scales(c, a);
+  norm_1_.forward(c, w, a.norm_1, a.x, of_rows(c, a.attention.scales.first));
+  c.measure(a.attention.scales.second, 0, a.attention.att);
+  norm_2_.forward(c, w, a.norm_2, parallel_ ? a.x : a.mid, of_rows(c, a.feed_forward.scales.first));
   feed_forward_.recompute(c, a.feed_forward);
 }
 
@@ -170,9 +172,9 @@ void Block::backward_weight(const Context& c, const UnitTensors& w, const BlockS
   const auto left = [&](const Tensor& dh) { return c.edge.begin_leave_backward(c.s, c.scratch, dh, Edge::Cut::whole); };
   InPieces of_feed_forward = left(g.feed_forward.dout), to_feed_forward = entered(a.norm_2.y);
   InPieces of_attention = left(g.attention.dout), to_attention = entered(a.norm_1.y);
-  const FeedForward::Gradients fed{of_feed_forward.all(), g.feed_forward.dfc, g.feed_forward.largest};
+  const FeedForward::Gradients fed{of_feed_forward.all(), g.feed_forward.dfc, g.feed_forward.scales};
   feed_forward_.backward_weight(c, w, dw, a.feed_forward, fed, std::move(to_feed_forward), add);
-  const Attention::Gradients attended{of_attention.all(), g.attention.dqkv, g.attention.largest};
+  const Attention::Gradients attended{of_attention.all(), g.attention.dqkv, g.attention.scales};
   attention_.backward_weight(c, w, dw, a.attention, attended, std::move(to_attention), add);
 }
 
@@ -187,14 +189,15 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   const Tensor shared = kept ? Tensor{} : apart ? c.scratch.tensor(compute, dy.shape()) : dy;
   const Tensor dh = kept ? kept->feed_forward.dout : shared, next = kept ? kept->attention.dout : shared;
   BlockGradients here;
-  if (!kept) allocate_magnitudes(c.scratch, {.fp8 = c.fp8}, here);
-  const BlockGradients& cells = kept ? *kept : here;
-  clear_magnitudes(c, cells);
+  if (!kept) allocate_scales(c.scratch, {.fp8 = c.fp8}, here);
+  const BlockGradients& scaled = kept ? *kept : here;
+  clear_scales(c, scaled);
   // Returns the gradient of the layer's input `normed` from that of its output, of which g.dout has the local rows.
   const auto back_through = [&](const auto& layer, const auto& saved, Tensor normed, auto g) {
-    c.measure(g.largest.first, c.pass.first_row, g.dout);
+    c.measure(g.scales.first, c.pass.first_row, g.dout);
     InPieces left = c.edge.begin_leave_backward(c.s, c.scratch, g.dout, Edge::Cut::pieces);
     g.dout = left.rows();
+    if (!kept && c.fp8) layer.allocate_transposed(c.scratch, dw, g);
     // The transfer of the result overlaps, in pieces, with the product that computes it, or else with the weights'
     // gradients.
     if (kept) return layer.backward_input(c, w, dw, saved, g, std::move(left), Edge::Cut::pieces).all();
@@ -210,7 +213,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     if (apart || !bias.empty())
       launch(c.s, ResidualBackward{.dh = dh, .db = bias, .dy = dy, .dropout = c.dropout_at(feed_forward_site_)});
     const FeedForward::Gradients g{dh, kept ? kept->feed_forward.dfc : like(a.feed_forward.fc),
-                                   cells.feed_forward.largest};
+                                   scaled.feed_forward.scales};
     const Tensor dnorm = back_through(feed_forward_, a.feed_forward, a.norm_2.y, g);
     const Norm::Branch branch{next, attention_.bias(dw), c.dropout_at(attention_site_)};
     if (parallel_) {
@@ -222,7 +225,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(attention'(dattention))
     const auto scope_of_branch = c.scratch.scope();
-    const Attention::Gradients g{next, kept ? kept->attention.dqkv : like(a.attention.qkv), cells.attention.largest};
+    const Attention::Gradients g{next, kept ? kept->attention.dqkv : like(a.attention.qkv), scaled.attention.scales};
     const Tensor dnorm = back_through(attention_, a.attention, a.norm_1.y, g);
     norm_1_.backward(c, w, a.norm_1, dw, dy, dnorm, a.x);
   }

@@ -23,7 +23,7 @@ struct BlockSaved {
   Norm::Saved norm_1, norm_2;
   Attention::Saved attention;
   FeedForward::Saved feed_forward;
-  Tensor magnitudes{};  // (4) f32: Magnitudes of both layers, or empty
+  Tensor scales{};  // (8) f32: of both layers, or empty
 
   // Takes the inputs of products (Block::allocate_inputs) in place of its own, except products that are kept.
   void take_inputs(const BlockSaved& inputs, Kept kept);
@@ -35,7 +35,7 @@ struct BlockSaved {
 struct BlockGradients {
   Attention::Gradients attention;
   FeedForward::Gradients feed_forward;
-  Tensor magnitudes{};  // (4) f32: Magnitudes of both layers, or empty
+  Tensor scales{};  // (8) f32: of both layers, or empty
 };
 
 class Block {
@@ -75,7 +75,7 @@ class Block {
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
   // Returns what finds the largest magnitude of this rank's rows of the residual.
-  Largest of_rows(const Context& c, Tensor amax) const;
+  Largest of_rows(const Context& c, const Scale& scale) const;
   InPieces enter(const Context& c, InPieces x) const;
   // Fills mid and norm_2 from h, the attention's output, and returns the output of norm_2.
   InPieces add_attention(const Context& c, const UnitTensors& w, const BlockSaved& a, InPieces h) const;

@@ -40,7 +40,7 @@ void FeedForward::allocate_output(Arena& arena, DType compute, const PassShape& 
 void FeedForward::forward(const Context& c, const UnitTensors& w, const Saved& a, InPieces x) const {
   const Tensor rows = Linear::factor(c, x);
   if (activation_ == Activation::gelu && fc_.fuses_gelu(c)) return x.each(fc_.forward_gelu(c, w, a.act, a.fc, rows));
-  x.each([&, product = fc_.forward(c, w, a.fc, {rows, a.largest.first})](Interval r) {
+  x.each([&, product = fc_.forward(c, w, a.fc, {rows, a.scales.first})](Interval r) {
     product(r);
     activate(c, a, r);
   });
@@ -50,14 +50,14 @@ void FeedForward::recompute(const Context& c, const Saved& a) const { activate(c
 
 void FeedForward::activate(const Context& c, const Saved& a, Interval rows) const {
   const Tensor act = a.act.rows(rows.begin, rows.end), fc = a.fc.rows(rows.begin, rows.end);
-  const Largest largest = c.largest(a.largest.second, rows.begin, rows.size());
+  const Largest largest = c.largest(a.scales.second, rows.begin, rows.size());
   if (activation_ == Activation::swiglu) return launch(c.s, SwigluForward{.y = act, .x = fc, .largest = largest});
   launch(c.s, GeluForward{.y = act, .x = fc, .form = gelu_form(activation_), .largest = largest});
 }
 
 void FeedForward::deactivate(const Context& c, const Saved& a, const Gradients& g, Tensor dact, Interval rows) const {
   const auto of = [=](const Tensor& t) { return t.rows(rows.begin, rows.end); };
-  const Largest largest = c.largest(g.largest.second, rows.begin, rows.size());
+  const Largest largest = c.largest(g.scales.second, rows.begin, rows.size());
   if (activation_ == Activation::swiglu)
     return launch(c.s, SwigluBackward{.dx = of(g.dfc), .dy = of(dact), .x = of(a.fc), .largest = largest});
   launch(c.s, GeluBackward{
@@ -66,7 +66,12 @@ void FeedForward::deactivate(const Context& c, const Saved& a, const Gradients& 
 
 InPieces FeedForward::output(const Context& c, const UnitTensors& w, const Saved& a) const {
   const Tensor out = c.scratch.tensor(a.act.dtype(), {a.act.rows(), width_});
-  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.act, a.largest.second}));
+  return c.edge.begin_leave(c.s, c.scratch, out, proj_.forward(c, w, out, {a.act, a.scales.second}));
+}
+
+void FeedForward::allocate_transposed(Arena& arena, const UnitTensors& dw, Gradients& g) const {
+  g.dout_transposed = proj_.allocate_transposed(arena, dw, g.dout);
+  g.dfc_transposed = fc_.allocate_transposed(arena, dw, g.dfc);
 }
 
 InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, const UnitTensors&, const Saved& a,
@@ -77,18 +82,19 @@ InPieces FeedForward::backward_input(const Context& c, const UnitTensors& w, con
     dout.each(proj_.backward_input_gelu(c, w, g.dfc, rows, a.fc));
   } else {
     const Tensor dact = activation_ == Activation::swiglu ? c.scratch.tensor(a.act.dtype(), a.act.shape()) : g.dfc;
-    dout.each([&, product = proj_.backward_input(c, w, dact, {rows, g.largest.first})](Interval r) {
+    dout.each([&, product = proj_.backward_input(c, w, dact, {rows, g.scales.first, g.dout_transposed})](Interval r) {
       product(r);
       deactivate(c, a, g, dact, r);
     });
   }
-  return c.edge.begin_enter_backward(c.s, c.scratch, dx, fc_.backward_input(c, w, dx, {g.dfc, g.largest.second}), cut);
+  return c.edge.begin_enter_backward(c.s, c.scratch, dx,
+                                     fc_.backward_input(c, w, dx, {g.dfc, g.scales.second, g.dfc_transposed}), cut);
 }
 
 void FeedForward::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                                   const Gradients& g, InPieces x, bool add) const {
-  proj_.backward_weight(c, w, dw, {g.dout, g.largest.first}, {a.act, a.largest.second}, add);
-  fc_.backward_weight(c, w, dw, {g.dfc, g.largest.second}, {x.all(), a.largest.first}, add);
+  proj_.backward_weight(c, w, dw, {g.dout, g.scales.first, g.dout_transposed}, {a.act, a.scales.second}, add);
+  fc_.backward_weight(c, w, dw, {g.dfc, g.scales.second, g.dfc_transposed}, {x.all(), a.scales.first}, add);
 }
 
 }  // namespace megalith

@@ -12,15 +12,17 @@ namespace megalith {
 class FeedForward {
  public:
   struct Saved {
-    Tensor fc;             // (N, F), F = local features, or (N, 2F), gate and up; a product
-    Tensor act;            // (N, F): the activation of fc
-    Magnitudes largest{};  // of x and act
+    Tensor fc;        // (N, F), F = local features, or (N, 2F), gate and up; a product
+    Tensor act;       // (N, F): the activation of fc
+    Scales scales{};  // of x and act
   };
   // What the second half of the backward pass needs from the first.
   struct Gradients {
-    Tensor dout;           // (N, C): the caller's memory
-    Tensor dfc;            // the shape of fc
-    Magnitudes largest{};  // of dout and dfc
+    Tensor dout;      // (N, C): the caller's memory
+    Tensor dfc;       // the shape of fc
+    Scales scales{};  // of dout and dfc
+    // In e5m2, if backward_input() casts it for backward_weight() as well; else empty.
+    Tensor dout_transposed{}, dfc_transposed{};
   };
 
   // Declares `name`c_fc and `name`c_proj, the second from normal(0, output_std).
@@ -39,6 +41,8 @@ class FeedForward {
   InPieces output(const Context& c, const UnitTensors& w, const Saved& a) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
+  // Allocates what backward_input() casts for backward_weight() as well, if both follow each other.
+  void allocate_transposed(Arena& arena, const UnitTensors& dw, Gradients& g) const;
   // Returns the gradient of the branch's input (R, C), in scratch; reads g.dout, which is `dout`, and fills the rest of
   // g. `cut`: Cut::whole if its transfer overlaps with later work. dw is as in Attention's: this half adds nothing to
   // it.

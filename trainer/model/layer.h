@@ -18,11 +18,14 @@
 
 namespace megalith {
 
-// For products in 8 bits: the largest magnitudes of what goes through a branch, (1) f32 each, of the rows that are
-// filled. Of the inputs of its two products or, in the backward pass, of the gradients of their outputs. Each is that
-// of a part of the tensor until it is cast (linear.h). Empty: nothing is in 8 bits.
-struct Magnitudes {
-  Tensor first{}, second{};
+// For products in 8 bits (kernels/linear/fp8.h), (1) f32 each, or empty: the largest magnitude of the filled rows of a
+// tensor, of this part alone until it is cast, and 1 / scale from then on.
+struct Scale {
+  Tensor amax{}, unscale{};
+};
+// Those of the inputs of a branch's two products or, in the backward pass, of the gradients of their outputs.
+struct Scales {
+  Scale first{}, second{};
 };
 
 struct Context {
@@ -43,12 +46,14 @@ struct Context {
     return d;
   }
   // Returns what an op needs to find the largest magnitude of its rows, which begin at this one of the branch.
-  Largest largest(Tensor amax, int64_t first_row, int64_t rows) const {
-    return fp8 ? Largest{amax, std::clamp<int64_t>(filled_rows - first_row, 0, rows)} : Largest{};
+  Largest largest(const Scale& scale, int64_t first_row, int64_t rows) const {
+    return fp8 ? Largest{scale.amax, std::clamp<int64_t>(filled_rows - first_row, 0, rows)} : Largest{};
   }
   // Finds it for rows whose op does not.
-  void measure(Tensor amax, int64_t first_row, Tensor rows) const {
-    if (fp8) launch(s, LargestMagnitude{.amax = amax, .x = rows.rows(0, largest(amax, first_row, rows.rows()).rows)});
+  void measure(const Scale& scale, int64_t first_row, Tensor rows) const {
+    if (!fp8) return;
+    const Largest of = largest(scale, first_row, rows.rows());
+    launch(s, LargestMagnitude{.amax = of.amax, .x = rows.rows(0, of.rows)});
   }
   // Returns the context for the rows of the pass from this one on.
   Context from_row(int64_t row) const {

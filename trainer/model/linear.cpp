@@ -26,27 +26,29 @@ Linear::Linear(Declarations& model, const std::string& name, const Shape& shape,
   adapter_ = Adapter(model, name, {shape.in, shape.out, shape.split, shape.row_groups}, config);
 }
 
-Linear::Factor Linear::cast(const Context& c, const Measured& x, DType type, Form form) {
-  c.edge.take_largest(c.s, x.largest);
-  const int64_t rows = x.rows.rows(), cols = x.rows.cols();
+Linear::Factor Linear::cast(const Context& c, const Measured& x, Interval rows, DType type, Form form) {
+  const Tensor from = x.rows.rows(rows.begin, rows.end);
   const bool straight = form == Form::straight;
-  const Tensor unscale = c.scratch.tensor(DType::f32, {1});
-  const Tensor values = c.scratch.tensor(type, straight ? megalith::Shape{rows, cols} : megalith::Shape{cols, rows});
+  const megalith::Shape shape =
+      straight ? megalith::Shape{from.rows(), from.cols()} : megalith::Shape{from.cols(), from.rows()};
+  const Tensor values = c.scratch.tensor(type, shape);
   launch(c.s, CastToFp8{.y = straight ? values : Tensor{},
-                        .transposed = straight ? Tensor{} : values,
-                        .unscale = unscale,
-                        .x = x.rows,
-                        .amax = x.largest});
-  return {values, unscale};
+                        .transposed = straight ? x.transposed : values,
+                        .unscale = x.scale.unscale,
+                        .x = from,
+                        .amax = x.scale.amax});
+  return {values, x.scale.unscale};
 }
 
 Linear::Factor Linear::cast_weight(const Context& c, const UnitTensors& w, Form form) const {
   const Tensor weight = w[weight_];
   if (!is_8_bit(weight.dtype())) {
-    const Tensor largest = c.scratch.tensor(DType::f32, {1});
-    launch(c.s, Fill{.y = largest, .value = 0});
-    launch(c.s, LargestMagnitude{.amax = largest, .x = weight});
-    return cast(c, {weight, largest}, DType::e4m3, form);
+    const Tensor scale = c.scratch.tensor(DType::f32, {2});
+    const Measured measured{weight, {scale.flat(0, 1), scale.flat(1, 2)}};
+    launch(c.s, Fill{.y = scale, .value = 0});
+    launch(c.s, LargestMagnitude{.amax = measured.scale.amax, .x = weight});
+    take_scale(c, measured);
+    return cast(c, measured, {0, weight.rows()}, DType::e4m3, form);
   }
   if (form == Form::straight) return {weight, w.unscale(weight_)};
   const Tensor transposed = c.scratch.tensor(weight.dtype(), {weight.cols(), weight.rows()});
@@ -54,12 +56,20 @@ Linear::Factor Linear::cast_weight(const Context& c, const UnitTensors& w, Form 
   return {transposed, w.unscale(weight_)};
 }
 
-Linear::Product Linear::fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias) {
+// Without a transpose, rows are cast when they are multiplied, and their memory is free again.
+Linear::Product Linear::fp8_product(const Context& c, Tensor y, const Measured& x, DType type, const Factor& b,
+                                    Tensor bias) {
+  take_scale(c, x);
+  Factor whole;
+  if (!x.transposed.empty()) whole = cast(c, x, {0, x.rows.rows()}, type, Form::straight);
   return [=, &c](Interval r) {
+    const auto scope = c.scratch.scope();
+    const Tensor rows =
+        whole.values.empty() ? cast(c, x, r, type, Form::straight).values : whole.values.rows(r.begin, r.end);
     launch(c.s, Fp8Product{.y = y.rows(r.begin, r.end),
-                           .a = a.values.rows(r.begin, r.end),
+                           .a = rows,
                            .b = b.values,
-                           .a_unscale = a.unscale,
+                           .a_unscale = x.scale.unscale,
                            .b_unscale = b.unscale,
                            .bias = bias});
   };
@@ -71,10 +81,7 @@ Linear::Product Linear::forward(const Context& c, const UnitTensors& w, Tensor y
     launch(c.s,
            LinearForward{.y = y.rows(r.begin, r.end), .x = x.rows(r.begin, r.end), .w = w[weight_], .b = own_bias(w)});
   };
-  if (c.fp8) {
-    const Factor a = cast(c, measured, DType::e4m3, Form::straight), b = cast_weight(c, w, Form::straight);
-    product = fp8_product(c, y, a, b, own_bias(w));
-  }
+  if (c.fp8) product = fp8_product(c, y, measured, DType::e4m3, cast_weight(c, w, Form::straight), own_bias(w));
   if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {
     product(r);
@@ -98,10 +105,7 @@ Linear::Product Linear::backward_input(const Context& c, const UnitTensors& w, T
   Product product = [=, this, &c, &w](Interval r) {
     launch(c.s, LinearBackwardInput{.dx = dx.rows(r.begin, r.end), .dy = dy.rows(r.begin, r.end), .w = w[weight_]});
   };
-  if (c.fp8) {
-    const Factor a = cast(c, measured, DType::e5m2, Form::straight), b = cast_weight(c, w, Form::transposed);
-    product = fp8_product(c, dx, a, b, {});
-  }
+  if (c.fp8) product = fp8_product(c, dx, measured, DType::e5m2, cast_weight(c, w, Form::transposed), {});
   if (!adapter_) return product;
   return [=, this, &c, &w](Interval r) {
     product(r);
@@ -128,7 +132,12 @@ void Linear::backward_weight(const Context& c, const UnitTensors& w, const UnitT
     launch(c.s, LinearBackwardBias{.db = of_bias, .dy = dy.rows});
   if (!of_weight.empty() && c.fp8) {
     const auto scope = c.scratch.scope();
-    const Factor a = cast(c, dy, DType::e5m2, Form::transposed), b = cast(c, x, DType::e4m3, Form::transposed);
+    const auto transposed = [&](const Measured& m, DType type) {
+      if (!m.transposed.empty()) return Factor{m.transposed, m.scale.unscale};
+      take_scale(c, m);
+      return cast(c, m, {0, m.rows.rows()}, type, Form::transposed);
+    };
+    const Factor a = transposed(dy, DType::e5m2), b = transposed(x, DType::e4m3);
     launch(
         c.s,
         Fp8Product{

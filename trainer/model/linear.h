@@ -36,11 +36,17 @@ class Linear {
   // all.
   static Tensor factor(const Context& c, InPieces& x) { return c.fp8 ? x.all() : x.rows(); }
 
-  // Rows, and for products in 8 bits the largest magnitude that each part has found of them (Magnitudes).
+  // Rows, and for products in 8 bits their scale. `transposed`: for gradients whose transpose is cast with them, or has
+  // been; else empty.
   struct Measured {
     Tensor rows;
-    Tensor largest{};
+    Scale scale{};
+    Tensor transposed{};
   };
+  // Allocates the transpose of dy in e5m2; empty if the weight is frozen.
+  Tensor allocate_transposed(Arena& arena, const UnitTensors& dw, const Tensor& dy) const {
+    return dw[weight_].empty() ? Tensor{} : arena.tensor(DType::e5m2, {dy.cols(), dy.rows()});
+  }
 
   // Returns whether GELU can be fused with its products: neither in 8 bits nor with an adapter.
   bool fuses_gelu(const Context& c) const { return !adapter_ && !c.fp8; }
@@ -68,13 +74,14 @@ class Linear {
     Tensor unscale;  // (1) f32
   };
   enum class Form : uint8_t { straight, transposed };
-  // Takes the largest magnitude of all parts.
-  static Factor cast(const Context& c, const Measured& x, DType type, Form form);
+  // Casts rows of x, whose scale is that of all parts: take_scale() first.
+  static void take_scale(const Context& c, const Measured& x) { c.edge.take_largest(c.s, x.scale.amax); }
+  static Factor cast(const Context& c, const Measured& x, Interval rows, DType type, Form form);
   // Weights may have been cast before, once for a whole step.
   Factor cast_weight(const Context& c, const UnitTensors& w, Form form) const;
 
-  // Returns y (M, N) = a b^T + bias, by rows of y and a.
-  static Product fp8_product(const Context& c, Tensor y, const Factor& a, const Factor& b, Tensor bias);
+  // Returns y (M, N) = x b^T + bias, by rows of y and x, which is cast to `type`.
+  static Product fp8_product(const Context& c, Tensor y, const Measured& x, DType type, const Factor& b, Tensor bias);
 
   // Returns the bias if it is part of the product, else an empty tensor.
   Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }

@@ -1,5 +1,7 @@
 #include "trainer/parallel/fp8_weights.h"
 
+#include <algorithm>
+
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/linear/fp8.h"
 
@@ -64,8 +66,17 @@ void Fp8Weights::cast() {
                           .x = in_rows(working.flat(part.begin, part.end)),
                           .amax = cell(amax_, cast.first_scale + i)});
     });
+    if (const Tensor others = not_cast(u); others.numel() > 0) launch(s, Fill{.y = others, .value = 0});
     if (!unit.rest.empty()) gather_rest(u);
   }
+}
+
+// Returns what else is gathered with the rank's shard, as pairs.
+Tensor Fp8Weights::not_cast(size_t unit) const {
+  const Interval shard = plan_.units[unit].shard;
+  const int64_t begin = std::clamp<int64_t>(plan_.units[unit].fp8 - shard.begin, 0, shard.size());
+  const Tensor others = units_.at(unit).shard.flat(begin, shard.size());
+  return {others.raw(), DType::bf16, {others.numel() / 2}};
 }
 
 // The last ranks have these elements: their shards are gathered.

@@ -20,7 +20,7 @@ class Fp8Weights {
   void cast();
 
   bool has(size_t unit) const { return units_.contains(unit); }
-  // (S) e4m3: this rank's shard of the unit. Elements that are not cast have no meaning.
+  // (S) e4m3: this rank's shard of the unit. Elements that are not cast are 0.
   Tensor shard(size_t unit) const { return units_.at(unit).shard; }
   // Sets the unit's parameters, by index; `whole` (numel) e4m3: the unit's gathered shards.
   void add_views(UnitTensors& tensors, size_t unit, const Tensor& whole) const;
@@ -31,6 +31,7 @@ class Fp8Weights {
     size_t first_scale;  // of its parameters' scales, in their order
     Tensor rest;         // the elements that are not cast, in the compute type
   };
+  Tensor not_cast(size_t unit) const;
   void gather_rest(size_t unit);
 
   const Plan& plan_;

@@ -29,6 +29,12 @@ bool uses_recomputed(const Instruction& i) {
   return (i.op == Op::backward || i.op == Op::backward_input) && i.saved == Instruction::none;
 }
 
+// Returns whether its launches have the number of rows that are not masked.
+bool has_rows_of_its_own(const Plan& plan, const Instruction& i) {
+  return i.layer != Instruction::none && plan.has_fp8(i.layer) &&
+         plan.batch.sequences(i.microbatch).size() < plan.batch.microbatch;
+}
+
 // Returns the end of the longest part from `begin` on that ends with no recomputed tensors in use.
 size_t end_of_part(const Program& program, size_t begin) {
   size_t end = begin;
@@ -43,13 +49,14 @@ size_t end_of_part(const Program& program, size_t begin) {
 
 }  // namespace
 
-ProgramParts parts_of(const Program& program) {
+ProgramParts parts_of(const Plan& plan, const Program& program) {
   ProgramParts found;
   std::vector<Program> graphs;
   const auto graph_of = [&](size_t begin, size_t end) {
     Program part(program.begin() + static_cast<std::ptrdiff_t>(begin),
                  program.begin() + static_cast<std::ptrdiff_t>(end));
-    for (Instruction& i : part) i.microbatch = Instruction::none;
+    for (Instruction& i : part)
+      if (!has_rows_of_its_own(plan, i)) i.microbatch = Instruction::none;
     const auto same = std::ranges::find(graphs, part);
     const auto number = as_number(same - graphs.begin());
     if (same == graphs.end()) graphs.push_back(std::move(part));

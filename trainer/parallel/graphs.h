@@ -8,7 +8,8 @@
 //   zero of a slot                        the sharding records the slot's unit
 //   recompute without its backward        recomputed tensors stay in scratch memory until then
 //
-// Two parts are one graph if their instructions differ only in the microbatch. In a step of a single rank the first
+// Two parts are one graph if their instructions differ only in the microbatch, and, with products in 8 bits, if neither
+// microbatch has masked sequences, which do not count in scales. In a step of a single rank the first
 // microbatch is one graph, since its products write gradients, and all others are another.
 #pragma once
 
@@ -29,7 +30,7 @@ struct ProgramParts {
   std::vector<ProgramPart> parts;
   size_t graphs = 0;  // number of graphs, numbered from 0
 };
-ProgramParts parts_of(const Program& program);
+ProgramParts parts_of(const Plan& plan, const Program& program);
 
 // Returns whether the plan has graphs. It has none with
 //

@@ -24,7 +24,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
       runtime_(runtime),
       model_(plan.model),
       training_(training ? training_program(plan) : Program{}),
-      parts_(has_graphs(plan) ? parts_of(training_) : ProgramParts{}),
+      parts_(has_graphs(plan) ? parts_of(plan, training_) : ProgramParts{}),
       needs_(needs_with_evaluation(plan, training_)),
       sharding_(plan, runtime, needs_, training),
       edge_(make_edge(plan, runtime.mesh)),
