@@ -75,7 +75,8 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   model.rotary_share = std::max(model.rotary_share, 2.0 / head_size);
   if (model.feed_forward > 0) {  // keeps the ratio to the width, in whole parts
     const int64_t part = model.hidden * config.model.feed_forward / config.model.hidden / d.tensor;
-    model.feed_forward = std::max<int64_t>(1, part) * d.tensor;
+    const int64_t multiple = config.precision.products == ProductType::fp8 ? 16 : 1;
+    model.feed_forward = std::max<int64_t>(1, part / multiple) * multiple * d.tensor;
   }
   model.vocab = 0;
   model.context = small.batch.sequence_length = std::min(sequence, config.batch.sequence_length);

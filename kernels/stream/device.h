@@ -43,6 +43,8 @@ struct Properties {
   int64_t shared_memory = 0;     // bytes that a block can opt in to, static and dynamic together
   std::string id;                // the same in every process, whatever the index
   std::string driver, runtime;   // the CUDA version that the driver supports, and the version of this build: "13.0"
+
+  bool has_fp8() const { return 10 * major + minor >= 89; }  // products of factors of 8 bits: Ada, Hopper and later
 };
 Properties properties();
 

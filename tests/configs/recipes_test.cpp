@@ -62,7 +62,9 @@ TEST(Recipes, AllLoadAndRoundTrip) {
                                           "60b_h200",
                                           "gpt2_774m_24gib",
                                           "llama3_8b_h100",
+                                          "llama3_8b_h100_fp8",
                                           "llama3_70b_h100",
+                                          "llama3_70b_h100_fp8",
                                           "llama32_1b_24gib",
                                           "qwen25_7b_h100"}));
 }
@@ -102,6 +104,8 @@ TEST(Recipes, ParameterCountsOfLlamas) {
   EXPECT_EQ(parameters_of_llama(quickstart), 2557632);
   EXPECT_EQ(parameters_of_llama(model("llama3_8b_h100")), 8030261248);
   EXPECT_EQ(parameters_of_llama(model("llama3_70b_h100")), 70553706496);
+  EXPECT_EQ(parameters_of_llama(model("llama3_8b_h100_fp8")), 8030261248);
+  EXPECT_EQ(parameters_of_llama(model("llama3_70b_h100_fp8")), 70553706496);
   EXPECT_EQ(parameters_of_llama(model("llama32_1b_24gib")), 1235814400);
   EXPECT_EQ(parameters_of_llama(model("qwen25_7b_h100")), 7615616512);
   for (const char* name : {"llama3_8b_h100", "llama3_70b_h100", "llama32_1b_24gib", "qwen25_7b_h100"}) {

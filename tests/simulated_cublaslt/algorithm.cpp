@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "kernels/stream/device.h"
+
 namespace megalith::simulated_cublaslt {
 
 namespace {
@@ -19,9 +21,10 @@ constexpr uint64_t mark = 0x73696d756c617465;
 
 bool is_8_bit(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
 
-// What the documentation asks of factors of 8 bits on Hopper (cuBLAS, cublasLtMatmul): the left one transposed, the
+// What the documentation asks of factors of 8 bits on Ada and Hopper (cuBLAS, cublasLtMatmul): the left one transposed, the
 // right one not, one of them e4m3, a bias of 16 bits, and matrices of whole multiples of 16 bytes.
 bool fits_8_bits(const Problem& p) {
+  if (!device::properties().has_fp8()) return false;
   if (!is_8_bit(p.b.type) || (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2)) return false;
   if (p.matmul.transa != CUBLAS_OP_T || p.matmul.transb != CUBLAS_OP_N) return false;
   if (p.k % 16 || p.m % 16 || p.c.type != p.d.type || (p.d.type != CUDA_R_16BF && p.d.type != CUDA_R_32F)) return false;

@@ -289,6 +289,19 @@ TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("large")));
 }
 
+TEST_F(SimulatedGpuRun, ProductsInEightBitsNeedAGpuThatHasThem) {
+  const std::string message = message_of([&] {
+    megalith::Run(config("fp8", "cuda",
+                         {"model.hidden=64", "model.heads=4", "batch.sequence_length=16", "model.context=16",
+                          "precision.compute=bf16", "precision.products=fp8", "train.steps=1"}),
+                  session())
+        .train();
+  });
+  const bool has_them = device::properties().has_fp8();
+  EXPECT_EQ(message.find("compute capability 8.9") == std::string::npos, has_them) << message;
+  EXPECT_EQ(std::filesystem::exists(scratch_.path("fp8/metrics.jsonl")), has_them) << message;
+}
+
 TEST_F(SimulatedGpuRun, InferenceGivesTheSameText) {
   megalith::Run(config("cpu", "cpu"), session()).train();
   std::string texts[2];

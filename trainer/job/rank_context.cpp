@@ -12,7 +12,17 @@ RankContext::RankContext(const Config& config, const Session& s)
 
 void RankContext::rehearse() {
   plan = make_plan(layout.config, session.size(), session.rank());
-  if (device.world == World::cuda) plan.chip = DeviceQueue::chip_of(device::properties());
+  if (device.world == World::cuda) {
+    const device::Properties gpu = device::properties();
+    plan.chip = DeviceQueue::chip_of(gpu);
+    together(session, [&] {
+      CHECK(plan.fp8_layers.size() == 0 || gpu.has_fp8(),
+            "precision.products = \"fp8\" needs a GPU of compute capability 8.9 (Ada, Hopper) or later, but GPU {} "
+            "({}) has "
+            "{}.{}; use another GPU, or set precision.products = \"compute\"",
+            gpu.index, gpu.name, gpu.major, gpu.minor);
+    });
+  }
   rehearsal = megalith::rehearse(layout.config, plan);
 }
 
