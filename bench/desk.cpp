@@ -10,6 +10,7 @@
 #include <random>
 
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/fp8.h"
 #include "kernels/system/json.h"
 
 namespace megalith::bench {
@@ -80,7 +81,14 @@ Tensor Desk::tensor(DType t, Shape shape) {
     const auto scope = arena.scope();
     const Tensor wide = arena.tensor(DType::f32, shape);
     launch(stream, NormalFill{.y = wide, .seed = 1, .stream = ++count_, .begin = 0, .std = 0.5});
-    launch(stream, Copy{.y = x, .x = wide});
+    if (!is_8_bit(t)) {
+      launch(stream, Copy{.y = x, .x = wide});
+      return x;
+    }
+    const Tensor scale = arena.tensor(DType::f32, {2});
+    launch(stream, Fill{.y = scale, .value = 4});
+    launch(stream,
+           CastToFp8{.y = x, .transposed = {}, .unscale = scale.flat(0, 1), .x = wide, .amax = scale.flat(1, 2)});
   }
   return x;
 }

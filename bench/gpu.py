@@ -53,8 +53,8 @@ MUON = ["optimizer.algorithm=muon", "optimizer.muon_learning_rate=1e-3"]
 # The first call measures the rows that are predicted, and those compared with PyTorch's.
 FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|backward_weight) (up|head)/124M|linear_forward up/1558M|"
                  r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward|residual_rmsnorm_forward|"
-                 r"rmsnorm_backward|swiglu_forward|swiglu_backward|rotate forward|head_norm_backward)/124M).*bf16$")
-FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|llama-1b-bf16|nanogpt-small-bf16"
+                 r"rmsnorm_backward|swiglu_forward|swiglu_backward|rotate forward|head_norm_backward)/124M).*bf16$|/8B/")
+FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|llama-1b-bf16|llama-1b-fp8|nanogpt-small-bf16"
 # Tests for sanitizers. Racecheck fails in kernels of cuBLASLt (CUDA 13.0, H200: "failed to handle a hardware exception").
 SANITIZED = "DeviceBits*:All/DeviceOps*"
 OWN_KERNELS = "All/DeviceOps*-*/linear*"
@@ -88,7 +88,7 @@ def make_parts(o, gpus, work, capability=""):
         return Part(name, "test", command, seconds, env, fatal=fatal,
                     why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)) or why_not)
 
-    def verify(name, count, heads, options, seconds):
+    def verify(name, count, heads, options, seconds, why_not=None):
         """Every tensor of two steps, on the device and on the CPU: the one check that shares nothing with our tests' twins."""
         config = os.path.join(work, f"verify-{heads}.toml")
         with open(config, "w") as file:
@@ -96,7 +96,7 @@ def make_parts(o, gpus, work, capability=""):
         command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(count)] if count > 1 else []
         command += [program, "verify", config, "run.device=" + o.device, *options, "--against", "run.device=cpu", "--steps", "2"]
         return Part(name, "check", command, seconds, shows=last(3),
-                    why_not=absent(("megalith", program), *([("mpirun", mpirun)] if count > 1 else [])))
+                    why_not=absent(("megalith", program), *([("mpirun", mpirun)] if count > 1 else [])) or why_not)
 
     def rows(name, key, command, seconds, why_not=None, resume=None, shows=None):
         path = os.path.join(work, key + ".json")
@@ -183,6 +183,7 @@ def make_parts(o, gpus, work, capability=""):
     several = None if gpus > 1 else "there is one GPU"
     one_gpu = on_gpu or (None if gpus < 2 else "there are several GPUs")
     hopper = None if capability.startswith("9.") else "it compares with Hopper's own kernels"
+    no_fp8 = "the GPU has no products in 8 bits" if capability and float(capability) < 8.9 else None
     telling = "Of/GpuTraining.{}*/small"
     courses = ":".join(map(telling.format, ["fp32_takes", "bf16_stays", "the_same_bits_as_graphs", "too_little"]))
     here = [] if o.device == "cuda" else ["--filter", "small"]
@@ -191,6 +192,7 @@ def make_parts(o, gpus, work, capability=""):
         verify("verify, bf16, heads of 64", 1, 4, ["precision.compute=bf16"], 35),
         verify("verify, bf16, heads of 128", 1, 2, ["precision.compute=bf16"], 6),
         kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 30),
+        verify("verify, products in 8 bits", 1, 4, ["precision.compute=bf16", "precision.products=fp8", *LLAMA], 6, no_fp8),
         verify("verify, fp32", 1, 4, ["precision.compute=fp32"], 6),
         verify("verify, fp16", 1, 4, ["precision.compute=fp16"], 6),
         verify("verify, Llama's kind, residuals in fp32", 1, 4, ["precision.compute=bf16", "precision.residual=fp32", *LLAMA], 6),
@@ -202,12 +204,12 @@ def make_parts(o, gpus, work, capability=""):
         tests("ops", OPS, 60, on_gpu, apart=30),
         tests("families and Muon", "*GpuFamilies*:*GpuMuon*", 50, no_reference or no_mpirun or on_gpu),
         rows("PyTorch's kernels", predictions.TORCH_KERNELS, python("torch_kernels.py"), 30),
-        steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "85"], 90),
+        steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "99"], 104),
         fifty_steps,
         profile("forward"),
         profile("backward"),
         sanitized("memcheck", "memcheck",
-                  "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionOfGroups*", 35),
+                  "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionOfGroups*", 15),
         # The rest of the first nine minutes.
         steps("PyTorch's steps", predictions.STEPS, [*here_steps, "--programs", "peers", "--limit", "90"], 240, on_gpu),
         # What no call has had time for yet.

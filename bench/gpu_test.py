@@ -451,7 +451,7 @@ class WholeCall(OnStandIns):
         self.assertLess(time.monotonic() - start, 90)
         self.assertEqual((status, results["complete"], results["passed"]), (1, True, False))
         outcomes = {part["name"]: part["outcome"] for part in results["parts"] if "command" in part}
-        first = ["verify, bf16, heads of 64", "verify, bf16, heads of 128", "kernels", "verify, fp32", "verify, fp16",
+        first = ["verify, bf16, heads of 64", "verify, bf16, heads of 128", "kernels", "verify, products in 8 bits", "verify, fp32", "verify, fp16",
                  "verify, Llama's kind, residuals in fp32", "verify, Qwen 3's kind, heads of 128", "verify, NeoX's kind",
                  "verify, adapters, documents", "verify, Muon", "training", "ops", "families and Muon", "PyTorch's kernels",
                  "steps", "fifty steps", "ncu, attention_forward", "ncu, attention_backward", "memcheck"]

@@ -7,6 +7,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/residual.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/linear/fp8.h"
 #include "kernels/linear/linear.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/norm/head_norm.h"
@@ -302,6 +303,71 @@ std::vector<Row> rows_of_choices(const Model& m, DType t) {
     };
   });
   add_attention(rows, std::string(m.name) + " grouped", dims, t, 0);
+  return rows;
+}
+
+std::vector<Row> fp8_rows() {
+  constexpr int64_t N = 8192, C = 4096, F = 14336, M = 2 * F;
+  constexpr DType e4m3 = DType::e4m3, e5m2 = DType::e5m2;
+  const Model model{"8B", 1, N, C, 32, 128256, 128256, 0};
+  std::vector<Row> rows;
+  add_linear(rows, "up", model, bf16, C, M, false);
+  const auto add = [&](const std::string& op, DType type, std::function<Launch(Desk&)> setup) {
+    rows.push_back({op, model.name, type, std::move(setup)});
+  };
+  const auto product = [&](const std::string& op, Shape y, DType of_y, Shape a, DType of_a, Shape b) {
+    add("fp8_product " + op, e4m3, [=](Desk& d) -> Launch {
+      const Fp8Product made{.y = d.zeros(of_y, y),
+                            .a = d.tensor(of_a, a),
+                            .b = d.tensor(e4m3, b),
+                            .a_unscale = d.zeros(f32, {1}),
+                            .b_unscale = d.zeros(f32, {1})};
+      return [=, &d] { launch(d.stream, made); };
+    });
+  };
+  product("up", {N, M}, bf16, {N, C}, e4m3, {M, C});
+  product("backward_input up", {N, C}, bf16, {N, M}, e5m2, {C, M});
+  product("backward_weight up", {M, C}, f32, {M, N}, e5m2, {C, N});
+  for (const bool straight : {true, false})
+    for (const bool transposed : {true, false}) {
+      if (!straight && !transposed) continue;
+      const std::string forms = straight && transposed ? "both" : straight ? "straight" : "transposed";
+      add("cast_to_fp8 " + forms, bf16, [=](Desk& d) -> Launch {
+        const CastToFp8 cast{.y = straight ? d.arena.tensor(e5m2, {N, M}) : Tensor{},
+                             .transposed = transposed ? d.arena.tensor(e5m2, {M, N}) : Tensor{},
+                             .unscale = d.zeros(f32, {1}),
+                             .x = d.tensor(bf16, {N, M}),
+                             .amax = d.tensor(f32, {1})};
+        return [=, &d] { launch(d.stream, cast); };
+      });
+    }
+  add("transpose_fp8", e4m3, [=](Desk& d) -> Launch {
+    const TransposeFp8 of_weight{.y = d.arena.tensor(e4m3, {C, M}), .x = d.tensor(e4m3, {M, C})};
+    return [=, &d] { launch(d.stream, of_weight); };
+  });
+  add("largest_magnitude", bf16, [=](Desk& d) -> Launch {
+    const LargestMagnitude of_x{.amax = d.zeros(f32, {1}), .x = d.tensor(bf16, {N, C})};
+    return [=, &d] { launch(d.stream, of_x); };
+  });
+  for (const bool largest : {false, true}) {
+    const std::string finds = largest ? " largest" : "";
+    add("swiglu_backward" + finds, bf16, [=](Desk& d) -> Launch {
+      const SwigluBackward op{.dx = d.tensor(bf16, {N, M}),
+                              .dy = d.tensor(bf16, {N, F}),
+                              .x = d.tensor(bf16, {N, M}),
+                              .largest = largest ? Largest{d.zeros(f32, {1}), N} : Largest{}};
+      return [=, &d] { launch(d.stream, op); };
+    });
+    add("rmsnorm_forward" + finds, bf16, [=](Desk& d) -> Launch {
+      const LayerNormForward op{.y = d.tensor(bf16, {N, C}),
+                                .stat = d.tensor(f32, {N, 2}),
+                                .x = d.tensor(bf16, {N, C}),
+                                .w = d.tensor(bf16, {C}),
+                                .rule = {.centered = false},
+                                .largest = largest ? Largest{d.zeros(f32, {1}), N} : Largest{}};
+      return [=, &d] { launch(d.stream, op); };
+    });
+  }
   return rows;
 }
 

@@ -54,6 +54,7 @@ std::vector<Row> rows_for(World world) {
   for (const Model& m : models) add(rows_of(m, bf16));
   if (world == World::cuda) add(attention_rows());
   for (const Model& m : models) add(rows_of_choices(m, bf16));
+  if (world == World::cuda) add(fp8_rows());
   for (const Model& m : models) add(rows_of(m, f32));
   for (const Model& m : models) add(rows_of_choices(m, f32));
   if (world == World::cpu) add(attention_rows_of_cpu(f32));
@@ -96,7 +97,7 @@ Measured measure(Desk& desk, const Row& row, const Limits& limits, double second
     m.cost.bytes += op.bytes;
   }
   m.timing = desk.time(sets, seconds);
-  m.floor_operations = limits.floor_operations(m.cost, unit_of(row.op), row.dtype);
+  m.floor_operations = limits.floor_operations(m.cost, row.op, row.dtype);
   m.floor_bytes = limits.floor_bytes(m.cost);
   return m;
 }

@@ -5,14 +5,20 @@
 
 #include "bench/fma_peak.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/linear/fp8.h"
 #include "kernels/linear/linear.h"
 
 namespace megalith::bench {
 
-Unit unit_of(const std::string& op) {
+namespace {
+// Returns the type whose products bound the op.
+DType bound_of(const std::string& op, DType dtype) {
+  if (op.starts_with("fp8_product")) return DType::e4m3;
   const bool product = op.starts_with("linear") && !op.starts_with("linear_backward_bias");
-  return product || op.starts_with("attention") ? Unit::matrix : Unit::plain;
+  if (!product && !op.starts_with("attention")) return DType::f32;
+  return dtype == DType::f16 ? DType::bf16 : dtype;
 }
+}  // namespace
 
 Limits::Limits(Desk& d) {
   const bool gpu = d.world == World::cuda;
@@ -25,6 +31,15 @@ Limits::Limits(Desk& d) {
     const Timing timing = d.time({[&] { launch(d.stream, LinearForward{.y = y, .x = x, .w = w}); }}, 0.1);
     operations[t] = std::max(multiply_adds, 2 * std::pow(static_cast<double>(n), 3) / timing.seconds);
   }
+  if (gpu && device::properties().has_fp8()) {
+    const int64_t n = 8192;
+    const auto scope = d.arena.scope();
+    const Tensor y = d.tensor(DType::bf16, {n, n}), a = d.tensor(DType::e4m3, {n, n}),
+                 b = d.tensor(DType::e4m3, {n, n}), one = d.tensor(DType::f32, {1});
+    const Fp8Product product{.y = y, .a = a, .b = b, .a_unscale = one, .b_unscale = one};
+    const Timing timing = d.time({[&] { launch(d.stream, product); }}, 0.1);
+    operations[DType::e4m3] = 2 * std::pow(static_cast<double>(n), 3) / timing.seconds;
+  }
   const auto scope = d.arena.scope();
   const Shape shape{int64_t{gpu ? 512 : 128} << 20};
   const Tensor y = d.arena.tensor(DType::f32, shape), x = d.tensor(DType::f32, shape);
@@ -34,9 +49,10 @@ Limits::Limits(Desk& d) {
   bytes = 2 * static_cast<double>(x.bytes()) / d.time({run}, 0.1).seconds;
 }
 
-double Limits::floor_operations(const Cost& cost, Unit unit, DType dtype) const {
-  const DType type = unit == Unit::plain ? DType::f32 : dtype == DType::f16 ? DType::bf16 : dtype;
-  return cost.flops / operations.at(type);
+double Limits::floor_operations(const Cost& cost, const std::string& op, DType dtype) const {
+  const auto rate = operations.find(bound_of(op, dtype));
+  // A CPU multiplies 8 bits in f32.
+  return cost.flops / (rate != operations.end() ? rate->second : operations.at(DType::f32));
 }
 
 std::string Limits::summary() const {

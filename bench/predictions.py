@@ -18,8 +18,8 @@ GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
 # GPUs, where it is measured, row, rate. Attention without dropout on Hopper is bench_attention_model's; the
-# other rates of attention are ceilings of a model, which a ratio above 1 refutes; those of graphs are lower bounds. Steps are
-# those of `megalith plan` with hardware.profile=dgx_h100 or p5en.48xlarge and these shapes on one rank.
+# other rates of attention are ceilings of a model, which a ratio above 1 refutes; those of graphs are lower bounds. Products in 8
+# bits and steps are those of `megalith plan` with hardware.profile=dgx_h100 or p5en.48xlarge and these shapes on one rank.
 PREDICTIONS = [
     (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 283),
     (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 409),
@@ -48,6 +48,9 @@ PREDICTIONS = [
     (HOPPER, KERNELS, "attention_backward/B1 T8192 H64/8 D128/bf16", 422),
     (HOPPER, KERNELS, "attention_backward dropout/B16 T1024 H32 D64/bf16", 210),
     (HOPPER, KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 340),
+    (HOPPER, KERNELS, "fp8_product up/8B/e4m3", 1346),
+    (HOPPER, KERNELS, "fp8_product backward_input up/8B/e4m3", 1385),
+    (HOPPER, KERNELS, "fp8_product backward_weight up/8B/e4m3", 1364),
     (HOPPER, OLDER, "attention_forward/B16 T1024 H32 D64/bf16", 385),
     (HOPPER, OLDER, "attention_forward/B4 T4096 H32 D64/bf16", 420),
     (HOPPER, OLDER, "attention_forward/B16 T1024 H16 D128/bf16", 385),
@@ -65,9 +68,11 @@ PREDICTIONS = [
     ("H100", STEPS, "gpt2-124m-bf16", 548684),
     ("H100", STEPS, "gpt2-1558m-bf16", 41522),
     ("H100", STEPS, "llama-1b-bf16", 53868),
+    ("H100", STEPS, "llama-1b-fp8", 63674),
     ("H200", STEPS, "gpt2-124m-bf16", 575921),
     ("H200", STEPS, "gpt2-1558m-bf16", 43834),
     ("H200", STEPS, "llama-1b-bf16", 57221),
+    ("H200", STEPS, "llama-1b-fp8", 70647),
     (".", GRAPHS, "gpt2-124m-bf16", 1),
     (".", GRAPHS, "nanogpt-small-bf16", 1.5),
 ]

@@ -79,7 +79,7 @@ class Steps {
     double floor = 0, floor_operations = 0;
     for (const OpRecord& op : of_step_) {
       const Cost cost{op.flops, op.bytes};
-      const double operations = limits_.floor_operations(cost, bench::unit_of(op.name), dtype());
+      const double operations = limits_.floor_operations(cost, op.name, dtype());
       all.flops += cost.flops;
       all.bytes += cost.bytes;
       floor_operations += operations;
@@ -114,8 +114,7 @@ class Steps {
                "GB/s", "of limit");
     for (const OpRecord& op : ops) {
       const Cost cost{op.flops, op.bytes};
-      const double floor =
-          std::max(limits_.floor_operations(cost, bench::unit_of(op.name), dtype()), limits_.floor_bytes(cost));
+      const double floor = std::max(limits_.floor_operations(cost, op.name, dtype()), limits_.floor_bytes(cost));
       fmt::print("{:<32} {:>9} {:>10.3f} {:>6.1f}% {:>10.1f} {:>9.1f} {:>9.2f}\n", op.name, op.launches / steps,
                  1e3 * op.seconds / steps, 100 * op.seconds / all, op.flops / op.seconds / 1e9,
                  op.bytes / op.seconds / 1e9, floor / op.seconds);

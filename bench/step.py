@@ -39,13 +39,14 @@ SHAPES = {
         "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, 16, "bf16", 2),
         "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, 1, "bf16", 4),
         "llama-1b-bf16": (16, 2048, 32, 128256, 2048, 4, 1, "bf16", 4),
+        "llama-1b-fp8": (16, 2048, 32, 128256, 2048, 4, 1, "fp8", 4),
         "nanogpt-small-bf16": (4, 128, 4, 65, 64, 12, 1, "bf16", 200),
         "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, 1, "fp32", 4),
         "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, 1, "fp32", 2),
     },
 }
 # Key-value heads and features of the feed-forward layer of shapes that are Llama's (3.2 1B's here); the others are GPT-2's.
-LLAMA = {"llama-1b-bf16": (8, 8192)}
+LLAMA = {"llama-1b-bf16": (8, 8192), "llama-1b-fp8": (8, 8192)}
 # PyTorch's peers on a GPU: name, variant of torch_step.py, dtypes; all shapes of one before the next.
 VARIANTS = [("PyTorch, eager", "eager", ("bf16", "fp32")), ("PyTorch, compiled", "compiled", ("bf16", "fp32")),
             ("PyTorch, bf16 parameters", "bf16 parameters", ("bf16",))]
@@ -111,7 +112,9 @@ def our_command(name, B, microbatches, o):
     L, C, H, V, T, _, _, dtype, steps = SHAPES[o.device][name]
     options = {"run.device": o.device, "model.layers": L, "model.hidden": C, "model.heads": H, "model.vocab": V,
                "model.context": T, "batch.sequence_length": T, "batch.microbatch_size": B, "batch.global_batch_size": B * microbatches,
-               "precision.compute": dtype}
+               "precision.compute": "bf16" if dtype == "fp8" else dtype}
+    if dtype == "fp8":
+        options["precision.products"] = "fp8"
     if name in LLAMA:
         groups, features = LLAMA[name]
         options |= {"model.norm": "rms", "model.positions": "rotary", "model.rotary_base": 500000, "model.activation": "swiglu",
