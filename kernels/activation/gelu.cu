@@ -16,10 +16,10 @@ constexpr float cubic = slope * 0.044715f;
 
 __device__ inline float normal_probability(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
 
-template <class T, int n, GeluForm form>
+template <class T, int n, GeluForm form, bool finds>
 __global__ void __launch_bounds__(threads)
     forward_kernel(T* y, const T* x, int64_t count, LargestOfBlocks to_largest, int64_t counted) {
-  unsigned largest = 0;
+  [[maybe_unused]] unsigned largest = 0;
   for_elements<n, steps>(
       count, [&](auto width, int64_t i) { return load<width>(x + i); },
       [&](auto width, int64_t i, const auto& from) {
@@ -33,19 +33,19 @@ __global__ void __launch_bounds__(threads)
           }
         }
         store(y + i, result);
-        take_larger(largest, result, counted - i);
+        if constexpr (finds) take_larger(largest, result, counted - i);
       });
-  store_largest<threads>(to_largest, largest);
+  if constexpr (finds) store_largest<threads>(to_largest, largest);
 }
 
 template <class T, int n>
 struct Pair {
   Vector<T, n> dy, x;
 };
-template <class T, int n, GeluForm form>
+template <class T, int n, GeluForm form, bool finds>
 __global__ void __launch_bounds__(threads)
     backward_kernel(T* dx, const T* dy, const T* x, int64_t count, LargestOfBlocks to_largest, int64_t counted) {
-  unsigned largest = 0;
+  [[maybe_unused]] unsigned largest = 0;
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -67,15 +67,18 @@ __global__ void __launch_bounds__(threads)
           result[k] = to<T>(to_float(from.dy[k]) * derivative);
         }
         store(dx + i, result);
-        take_larger(largest, result, counted - i);
+        if constexpr (finds) take_larger(largest, result, counted - i);
       });
-  store_largest<threads>(to_largest, largest);
+  if constexpr (finds) store_largest<threads>(to_largest, largest);
 }
 
-template <class F>
-void with_form(GeluForm form, F&& f) {
-  if (form == GeluForm::erf) return f(std::integral_constant<GeluForm, GeluForm::erf>{});
-  f(std::integral_constant<GeluForm, GeluForm::tanh>{});
+// Calls f(form, finds) with constants.
+template <class Op, class F>
+void with_choices(const Op& op, F&& f) {
+  with_finding(op.largest, [&](auto finds) {
+    if (op.form == GeluForm::erf) return f(std::integral_constant<GeluForm, GeluForm::erf>{}, finds);
+    f(std::integral_constant<GeluForm, GeluForm::tanh>{}, finds);
+  });
 }
 }  // namespace
 
@@ -86,9 +89,9 @@ void run(Queue queue, const GeluForward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(aligned(op.y.raw()) && aligned(op.x.raw()), [&](auto n) {
       const unsigned blocks = element_grid(count, n, steps);
-      with_form(op.form, [&](auto constant) {
-        launch(queue, {op.name, blocks, threads}, forward_kernel<T, n, constant>, op.y.data<T>(), op.x.data<T>(), count,
-               LargestOfBlocks(queue, op.largest, blocks), op.largest.rows * op.y.cols());
+      with_choices(op, [&](auto form, auto finds) {
+        launch(queue, {op.name, blocks, threads}, forward_kernel<T, n, form, finds>, op.y.data<T>(), op.x.data<T>(),
+               count, LargestOfBlocks(queue, op.largest, blocks), op.largest.rows * op.y.cols());
       });
       raise_largest(queue, op.name, op.largest.amax, blocks);
     });
@@ -102,8 +105,8 @@ void run(Queue queue, const GeluBackward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(aligned(op.dx.raw()) && aligned(op.dy.raw()) && aligned(op.x.raw()), [&](auto n) {
       const unsigned blocks = element_grid(count, n, steps);
-      with_form(op.form, [&](auto constant) {
-        launch(queue, {op.name, blocks, threads}, backward_kernel<T, n, constant>, op.dx.data<T>(), op.dy.data<T>(),
+      with_choices(op, [&](auto form, auto finds) {
+        launch(queue, {op.name, blocks, threads}, backward_kernel<T, n, form, finds>, op.dx.data<T>(), op.dy.data<T>(),
                op.x.data<T>(), count, LargestOfBlocks(queue, op.largest, blocks), op.largest.rows * op.dx.cols());
       });
       raise_largest(queue, op.name, op.largest.amax, blocks);

@@ -21,11 +21,11 @@ struct Halves {
   Vector<T, n> gate, up, dy;
 };
 
-template <class T, int n>
+template <class T, int n, bool finds>
 __global__ void __launch_bounds__(threads)
     forward_kernel(T* y, const T* x, int64_t count, Divisor F, LargestOfBlocks to_largest) {
-  unsigned largest = 0;
-  const int64_t counted = to_largest.rows * F.value();
+  [[maybe_unused]] unsigned largest = 0;
+  [[maybe_unused]] const int64_t counted = to_largest.rows * F.value();
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -39,16 +39,16 @@ __global__ void __launch_bounds__(threads)
           result[k] = to<T>(g * sigmoid<T>(g) * to_float(from.up[k]));
         }
         store(y + i, result);
-        take_larger(largest, result, counted - i);
+        if constexpr (finds) take_larger(largest, result, counted - i);
       });
-  store_largest<threads>(to_largest, largest);
+  if constexpr (finds) store_largest<threads>(to_largest, largest);
 }
 
-template <class T, int n>
+template <class T, int n, bool finds>
 __global__ void __launch_bounds__(threads)
     backward_kernel(T* dx, const T* dy, const T* x, int64_t count, Divisor F, LargestOfBlocks to_largest) {
-  unsigned largest = 0;
-  const int64_t counted = to_largest.rows * F.value();
+  [[maybe_unused]] unsigned largest = 0;
+  [[maybe_unused]] const int64_t counted = to_largest.rows * F.value();
   for_elements<n, steps>(
       count,
       [&](auto width, int64_t i) {
@@ -65,10 +65,12 @@ __global__ void __launch_bounds__(threads)
         T* to_gate = dx + gate_of(i, F);
         store(to_gate, dgate);
         store(to_gate + F.value(), dup);
-        take_larger(largest, dgate, counted - i);
-        take_larger(largest, dup, counted - i);
+        if constexpr (finds) {
+          take_larger(largest, dgate, counted - i);
+          take_larger(largest, dup, counted - i);
+        }
       });
-  store_largest<threads>(to_largest, largest);
+  if constexpr (finds) store_largest<threads>(to_largest, largest);
 }
 }  // namespace
 
@@ -79,8 +81,10 @@ void run(Queue queue, const SwigluForward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.y, op.x}), [&](auto n) {
       const unsigned blocks = element_grid(count, n, steps);
-      launch(queue, {op.name, blocks, threads}, forward_kernel<T, n>, op.y.data<T>(), op.x.data<T>(), count,
-             Divisor(op.y.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      with_finding(op.largest, [&](auto finds) {
+        launch(queue, {op.name, blocks, threads}, forward_kernel<T, n, finds>, op.y.data<T>(), op.x.data<T>(), count,
+               Divisor(op.y.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      });
       raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });
@@ -93,8 +97,10 @@ void run(Queue queue, const SwigluBackward& op) {
     using T = decltype(tag);
     with_width<16 / sizeof(T)>(in_vectors({op.dx, op.dy, op.x}), [&](auto n) {
       const unsigned blocks = element_grid(count, n, steps);
-      launch(queue, {op.name, blocks, threads}, backward_kernel<T, n>, op.dx.data<T>(), op.dy.data<T>(), op.x.data<T>(),
-             count, Divisor(op.dy.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      with_finding(op.largest, [&](auto finds) {
+        launch(queue, {op.name, blocks, threads}, backward_kernel<T, n, finds>, op.dx.data<T>(), op.dy.data<T>(),
+               op.x.data<T>(), count, Divisor(op.dy.cols(), count), LargestOfBlocks(queue, op.largest, blocks));
+      });
       raise_largest(queue, op.name, op.largest.amax, blocks);
     });
   });

@@ -24,6 +24,13 @@ struct LargestOfBlocks {
   }
 };
 
+// Host: calls f(finds) with a constant, for kernels that are bound by instructions: whether the op finds its largest.
+template <class F>
+void with_finding(const Largest& largest, F&& f) {
+  if (largest.amax.empty()) return f(std::false_type{});
+  f(std::true_type{});
+}
+
 template <class T, int n>
 __device__ __forceinline__ void take_larger(unsigned& largest, const Vector<T, n>& v) {
   for (int k = 0; k < n; k++) {
