@@ -173,13 +173,11 @@ std::vector<Case> without_positions(F&& make) {
     return make(e.B, e.T, e.C, e.part, e.padding, t, Documents{}, false);
   });
 }
-}  // namespace
 
-namespace {
-// The cases, and some of them in which the op finds the largest magnitude of `of`.
+// Returns the cases, and again all of them in which the op also finds the largest magnitude of `of`.
 std::vector<Case> and_largest(std::vector<Case> cases, const std::string& of) {
   const size_t count = cases.size();
-  for (size_t i = 0; i < count; i += 3) cases.push_back(with_largest(cases[i], of));
+  for (size_t i = 0; i < count; i++) cases.push_back(with_largest(cases[i], of));
   return cases;
 }
 }  // namespace
