@@ -28,8 +28,8 @@ std::vector<Row> rows_of(const Model& model, DType type);
 // Returns rows of the ops by which models differ from GPT-2: RMS norms, SwiGLU, rotary positions, norms of q and k,
 // shared keys.
 std::vector<Row> rows_of_choices(const Model& model, DType type);
-// Products in 8 bits of Llama 3 8B's feed-forward layer, 8k tokens, beside those in bf16, and their casts. For GPUs
-// that have them.
+// Products in 8 bits of Llama 3 8B's feed-forward layer with 8k tokens, the same in bf16, and the casts. A GPU without
+// such products leaves their rows out.
 std::vector<Row> fp8_rows();
 // Attention by itself: about 16k tokens of width 2048.
 std::vector<Row> attention_rows();

@@ -1,5 +1,5 @@
-// The largest magnitude of what a kernel reads or writes, in two launches: each block of an op's kernel writes its own
-// to the workspace, then raise_largest takes the largest of them.
+// The largest magnitude of a tensor that a kernel reads or writes, in two launches: each block of an op's kernel writes
+// its own to the workspace, then raise_largest takes the largest of them.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace megalith::cuda {
 // Magnitudes are compared by their bits, among which a NaN is larger than infinity.
 __device__ __forceinline__ unsigned magnitude(float v) { return std::bit_cast<unsigned>(v) & 0x7fffffffu; }
 
-// Host: what a kernel of so many blocks needs to know.
+// Where the blocks of a kernel write their largest magnitudes. The host makes it.
 struct LargestOfBlocks {
   unsigned* of_block;  // one for each block; null: not needed
   int64_t rows;        // that count

@@ -161,7 +161,7 @@ TEST_F(Resume, StateInBf16) {
   }
 }
 
-// There is no state of its own, so a run goes on with the same bits, and may begin or end to have them.
+// They have no state in checkpoints, so a resumed run continues with the same bits, also in another precision.
 TEST_F(Resume, ProductsInEightBits) {
   config_.model.hidden = 64;
   config_.model.heads = 4;

@@ -74,7 +74,7 @@ class Block {
  private:
   Block(Declarations& model, const ModelConfig& config, const std::string& name);
 
-  // Returns what finds the largest magnitude of this rank's rows of the residual.
+  // Returns what an op needs to find the largest magnitude of all of this rank's rows of the residual.
   Largest of_rows(const Context& c, const Scale& scale) const;
   InPieces enter(const Context& c, InPieces x) const;
   // Fills mid and norm_2 from h, the attention's output, and returns the output of norm_2.

@@ -45,11 +45,12 @@ struct Context {
     d.site = site;
     return d;
   }
-  // Returns what an op needs to find the largest magnitude of its rows, which begin at this one of the branch.
+  // Returns what an op needs to find the largest magnitude of what it writes: `rows` rows of the branch, from first_row
+  // on.
   Largest largest(const Scale& scale, int64_t first_row, int64_t rows) const {
     return fp8 ? Largest{scale.amax, std::clamp<int64_t>(filled_rows - first_row, 0, rows)} : Largest{};
   }
-  // Finds it for rows whose op does not.
+  // Finds it in rows that are written, for ops that do not.
   void measure(const Scale& scale, int64_t first_row, Tensor rows) const {
     if (!fp8) return;
     const Largest of = largest(scale, first_row, rows.rows());

@@ -28,7 +28,7 @@ class Fp8Weights {
  private:
   struct CastUnit {
     Tensor shard;
-    size_t first_scale;  // of its parameters' scales, in their order
+    size_t first_scale;  // its parameters' scales begin here, in their order
     Tensor rest;         // the elements that are not cast, in the compute type
   };
   Tensor not_cast(size_t unit) const;
