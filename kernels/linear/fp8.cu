@@ -54,7 +54,11 @@ __global__ void __launch_bounds__(threads) cast_kernel(uint8_t* y, uint8_t* tran
     const int64_t at = (first_row + r) * cols + first_col + c;
     const Vector<From, n> from = load_once<n>(x + at);
     Vector<uint8_t, n> to;
-    for (int k = 0; k < n; k++) to[k] = To::bits_of(to_float(from[k]) * scale);
+    for (int k = 0; k < n; k += 2) {
+      const unsigned two = pack<To>(to_float(from[k]) * scale, to_float(from[k + 1]) * scale);
+      to[k] = static_cast<uint8_t>(two);
+      to[k + 1] = static_cast<uint8_t>(two >> 8);
+    }
     if (y) store(y + at, to);
     for (int k = 0; k < n; k++) square.at[r][c + k] = to[k];
   }

@@ -16,7 +16,8 @@
 //                at most); load_once, store_once: the same for what nobody reads again soon
 //                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16; its first byte
 //                lies on a multiple of 1024
-//   16 bits      to_float(v); to<T>(f), to nearest even; pack<T>(low, high): two bf16 or f16 in 32 bits
+//   16 bits      to_float(v); to<T>(f), to nearest even; pack<T>(low, high): two bf16 or f16 in 32 bits, or two e4m3 or
+//                e5m2 in 16
 //   fast math    fast_exp2, fast_exp, fast_reciprocal: relative error 2^-21 or so; the first and the last give 0 for
 //                results below 2^-126
 //   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is

@@ -176,6 +176,32 @@ __device__ inline unsigned pack<float16>(float low, float high) {
   return static_cast<unsigned>(__half_as_ushort(both.y)) << 16 | __half_as_ushort(both.x);
 }
 
+// Hopper converts two at a time; with a toolkit of CUDA 12.1 or later also Ada.
+#ifdef __CUDA_ARCH__
+constexpr bool converts_to_8_bits = __CUDA_ARCH__ >= 900 || (__CUDA_ARCH__ >= 890 && CUDART_VERSION >= 12010);
+#else
+constexpr bool converts_to_8_bits = false;
+#endif
+template <>
+__device__ inline unsigned pack<float8_e4m3>(float low, float high) {
+  uint16_t both = 0;
+  if constexpr (converts_to_8_bits)
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(high), "f"(low));
+  else
+    both = static_cast<uint16_t>(float8_e4m3::bits_of(high) << 8 | float8_e4m3::bits_of(low));
+  return both;
+}
+template <>
+__device__ inline unsigned pack<float8_e5m2>(float low, float high) {
+  if constexpr (!converts_to_8_bits)
+    return static_cast<unsigned>(float8_e5m2::bits_of(high)) << 8 | float8_e5m2::bits_of(low);
+  uint16_t both = 0;
+  if constexpr (converts_to_8_bits) asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(high), "f"(low));
+  // What is nearer to the number after the largest, or half way, is infinite, whose bits follow those of the largest.
+  constexpr float half_way = 61440;
+  return both + (fabsf(low) >= half_way ? 1u : 0u) + (fabsf(high) >= half_way ? 0x100u : 0u);
+}
+
 __device__ inline float fast_exp2(float v) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(v));

@@ -59,7 +59,7 @@ inline std::vector<Config> all_layouts(const Config& model, int ranks) {
             c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];
           if (degree > 2 && degree % 2 == 0) {
             c.parallel.hierarchical_allgather = true;
-            c.parallel.ranks_per_node = 2 * tensor;
+            c.parallel.ranks_per_node = int64_t{2} * tensor;
           }
           n++;
           if (strategy != ShardingStrategy::no_shard && degree == 1) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/tensor/float8.h"
 #include "tests/ptx/lanewise.h"
 
 namespace megalith::ptx {
@@ -77,6 +78,14 @@ void pack(Warp& w, const Instruction& i, uint32_t lanes) {
              static_cast<T>(static_cast<T>(w.get<Half>(i, 2, lane)) << bits<Half> | w.get<Half>(i, 1, lane)));
   });
 }
+// NaN has the bits 0x7f, whatever its sign.
+template <class T>
+u16 two_of_8_bits(float high, float low, float largest) {
+  const auto bits = [=](float v) -> unsigned {
+    return std::isnan(v) ? 0x7fu : T::bits_of(std::clamp(v, -largest, largest));
+  };
+  return static_cast<u16>(bits(high) << 8 | bits(low));
+}
 }  // namespace
 
 void add_conversions(Operations& all) {
@@ -101,6 +110,8 @@ void add_conversions(Operations& all) {
   // The first goes to the upper half.
   value(all, "cvt.rn.f16x2.f32", [](f32 a, f32 b) { return half_bits(a) << 16 | half_bits(b); });
   value(all, "cvt.rn.bf16x2.f32", [](f32 a, f32 b) { return bfloat16_bits(a) << 16 | bfloat16_bits(b); });
+  value(all, "cvt.rn.satfinite.e4m3x2.f32", [](f32 a, f32 b) { return two_of_8_bits<float8_e4m3>(a, b, 448); });
+  value(all, "cvt.rn.satfinite.e5m2x2.f32", [](f32 a, f32 b) { return two_of_8_bits<float8_e5m2>(a, b, 57344); });
   add(all, "mov.b32", "2w=w", unpack<u32, u16>);
   add(all, "mov.b32", "w=2w", pack<u32, u16>);
   add(all, "mov.b64", "2w=l", unpack<u64, u32>);

@@ -86,6 +86,14 @@ TEST(PtxInterpreter, Rounding) {
   expect(f16_of(0x1.ff8p-15f), 0x03ff);
   expect("cvt.rn.f16x2.f32 %r9, 0f3F800000, 0f40000000;", 0x3c004000);
   expect("cvt.rn.bf16x2.f32 %r9, 0f3F800000, 0f40000000;", 0x3f804000);
+  const auto in_8_bits = [](const char* type, float high, float low) {
+    return fmt::format("cvt.rn.satfinite.{}x2.f32 %h1, {}, {}; cvt.u32.u16 %r9, %h1;", type, f(high), f(low));
+  };
+  expect(in_8_bits("e4m3", 1, -448), 0x38fe);
+  expect(in_8_bits("e4m3", 1e9f, 0x1p-10f), 0x7e00);  // saturates; ties to even
+  expect(in_8_bits("e4m3", 0x1p-9f, -nan), 0x017f);
+  expect(in_8_bits("e5m2", 1, -61440), 0x3cfb);
+  expect(in_8_bits("e5m2", 1.125f, 1.375f), 0x3c3e);
   for (const uint32_t half : {0x3c01u, 0x8001u, 0x7bffu, 0xfc00u, 0x0400u})
     expect_float(fmt::format("mov.u16 %h1, {}; cvt.f32.f16 %f9, %h1;", half),
                  float16::value_of(static_cast<uint16_t>(half)));

@@ -190,7 +190,11 @@ __forceinline__ T to(float v) {
 }
 template <class T>
 unsigned pack(float low, float high) {
-  return static_cast<unsigned>(T(high).bits) << 16 | T(low).bits;
+  if constexpr (sizeof(T) == 1) {
+    return static_cast<unsigned>(T::bits_of(high)) << 8 | T::bits_of(low);
+  } else {
+    return static_cast<unsigned>(T(high).bits) << 16 | T(low).bits;
+  }
 }
 
 inline float fast_exp2(float v) { return std::exp2(v); }
