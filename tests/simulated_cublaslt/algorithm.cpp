@@ -21,8 +21,8 @@ constexpr uint64_t mark = 0x73696d756c617465;
 
 bool is_8_bit(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
 
-// What the documentation asks of factors of 8 bits on Ada and Hopper (cuBLAS, cublasLtMatmul): the left one transposed, the
-// right one not, one of them e4m3, a bias of 16 bits, and matrices of whole multiples of 16 bytes.
+// What the documentation asks of factors of 8 bits on Ada and Hopper (cuBLAS, cublasLtMatmul): the left one transposed,
+// the right one not, one of them e4m3, a bias of 16 bits, and matrices of whole multiples of 16 bytes.
 bool fits_8_bits(const Problem& p) {
   if (!device::properties().has_fp8()) return false;
   if (!is_8_bit(p.b.type) || (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2)) return false;
