@@ -55,8 +55,10 @@ inline std::vector<Config> all_layouts(const Config& model, int ranks) {
             c.parallel.active_microbatches =
                 c.parallel.pipeline_schedule == PipelineSchedule::zb_v ? c.parallel.pipeline_parallel_degree + 1 : 2;
           if (tensor > 1 && n % 3 == 1) c.parallel.tensor_pieces = 2;
-          for (size_t kind = n; kind == n || !is_valid(c); kind++)
+          for (size_t kind = n; kind == n || !is_valid(c); kind++) {
+            CHECK(kind < n + kinds_of_memory().size(), "no kind of memory makes this layout valid: {}", described(c));
             c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];
+          }
           if (degree > 2 && degree % 2 == 0) {
             c.parallel.hierarchical_allgather = true;
             c.parallel.ranks_per_node = int64_t{2} * tensor;
